@@ -1,0 +1,170 @@
+"""The one tree of errors that users, files, models and clients can cause.
+
+Every error says what happened in its message, what to do next in ``hint``, carries a stable ``code``, says
+whether the same call may succeed later (``retryable``) and which exit code the command gives (``exit_code``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from genai_pipeline.problems import Problem
+
+
+class GenaiError(Exception):
+    """Base of every error raised on purpose by genai_pipeline."""
+
+    code: ClassVar[str] = "error"
+    retryable: ClassVar[bool] = False
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error as JSON-ready fields."""
+        return {"code": self.code, "message": self.message, "hint": self.hint, "retryable": self.retryable}
+
+
+class PackageError(GenaiError):
+    """A package cannot be used."""
+
+    code = "package_error"
+    exit_code = 3
+
+
+class PackageInvalidError(PackageError):
+    """A package has problems; ``problems`` lists all of them."""
+
+    code = "package_invalid"
+
+    def __init__(self, message: str, problems: tuple[Problem, ...], *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.problems = problems
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error with all its problems as JSON-ready fields."""
+        return {**super().to_dict(), "problems": [problem.to_dict() for problem in self.problems]}
+
+
+class PackageNotFoundError(PackageError):
+    """No folder, file or known name answers to what was asked for."""
+
+    code = "package_not_found"
+    exit_code = 2
+
+
+class PullError(PackageError):
+    """The weights of a package could not be fetched or did not match their recipe."""
+
+    code = "pull_failed"
+    exit_code = 1
+
+
+class OfflineError(PullError):
+    """Something must be fetched and fetching is switched off or impossible."""
+
+    code = "offline"
+    retryable = True
+
+
+class ImportModelError(PackageError):
+    """A model file cannot be turned into a package; nothing was written."""
+
+    code = "import_unsupported"
+    exit_code = 1
+
+
+class RequestError(GenaiError):
+    """A request asks for something that cannot be done; ``param`` names the field at fault."""
+
+    code = "invalid_request"
+    exit_code = 2
+
+    def __init__(self, message: str, *, param: str | None = None, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.param = param
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error with the field at fault as JSON-ready fields."""
+        return {**super().to_dict(), "param": self.param}
+
+
+class OptionError(RequestError):
+    """An option is unknown, out of range, or not one this package or version can honour."""
+
+    code = "invalid_option"
+
+
+class PromptTooLongError(RequestError):
+    """The prompt, or the prompt with its explicit budget, does not fit the context."""
+
+    code = "context_length_exceeded"
+
+
+class TemplateError(RequestError):
+    """The chat template is absent, or refused the conversation with a message of its own."""
+
+    code = "template_error"
+
+
+class CapacityError(GenaiError):
+    """The request can never fit the memory that was given, or the queue is full."""
+
+    code = "capacity_exceeded"
+    retryable = True
+    exit_code = 4
+
+
+class RequestTimeoutError(GenaiError):
+    """A request's ``timeout`` ran out while it was queued or running."""
+
+    code = "timeout"
+    retryable = True
+
+
+class BackendError(GenaiError):
+    """A backend could not be set up, or a graph run failed."""
+
+    code = "backend_error"
+
+
+class RuntimeMissingError(BackendError):
+    """No inference runtime is installed, or two that exclude each other are."""
+
+    code = "runtime_missing"
+    exit_code = 5
+
+
+class ProviderUnavailableError(BackendError):
+    """An execution provider that was asked for by name is not there."""
+
+    code = "provider_unavailable"
+    exit_code = 5
+
+
+class GraphLoadError(BackendError):
+    """A graph cannot be loaded by the runtime, e.g. because the provider lacks a kernel."""
+
+    code = "graph_load_failed"
+
+
+class GraphRunError(BackendError):
+    """A graph run failed; the message names component and stage."""
+
+    code = "graph_run_failed"
+
+
+class EngineClosedError(GenaiError):
+    """The pipeline was closed while or before the request ran."""
+
+    code = "engine_closed"
+
+
+class EngineFailedError(GenaiError):
+    """A fatal error stopped the engine; every waiting request gets this, with the cause chained."""
+
+    code = "engine_failed"

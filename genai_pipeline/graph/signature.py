@@ -1,0 +1,32 @@
+"""What a graph's ports look like, read from its file without weights and without a runtime session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Dim = int | str  # a fixed size, or the name of a symbolic one ("" when it has none)
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One graph input or output; ``dtype`` is a numpy-style name ("float32", "bfloat16", "int64", ...)."""
+
+    name: str
+    dtype: str
+    shape: tuple[Dim, ...] | None  # None: rank unknown
+
+    @property
+    def batched(self) -> bool:
+        """Whether axis 0 is the batch axis: the graph leaves it symbolic."""
+        return bool(self.shape) and isinstance(self.shape[0], str)  # type: ignore[index]
+
+
+@dataclass(frozen=True, slots=True)
+class GraphSignature:
+    """Inputs (initialisers excluded) and outputs of one graph, and what its file says about itself."""
+
+    inputs: Mapping[str, Port]
+    outputs: Mapping[str, Port]
+    opset: Mapping[str, int]
+    metadata: Mapping[str, str]

@@ -1,0 +1,96 @@
+"""Problems found in a package: where, what, what is allowed, and what was probably meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Severity = Literal["error", "warning", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place in a file: ``line`` and ``column`` count from 1 (0: the file as a whole), ``path`` is the YAML path."""
+
+    file: str
+    line: int = 0
+    column: int = 0
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One finding about a package; ``code`` is stable and documented in docs/errors.md."""
+
+    at: Location
+    code: str
+    message: str
+    hint: str = ""
+    severity: Severity = "error"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The problem as the fields of ``validate --format json``."""
+        return {
+            "file": self.at.file,
+            "line": self.at.line,
+            "column": self.at.column,
+            "path": self.at.path,
+            "code": self.code,
+            "message": self.message,
+            "hint": self.hint,
+            "severity": self.severity,
+        }
+
+
+class Problems:
+    """Collects problems across layers; the only mutable object that checks share."""
+
+    def __init__(self) -> None:
+        self._found: list[Problem] = []
+
+    def error(self, at: Location, code: str, message: str, hint: str = "") -> None:
+        """Record something that makes the package unusable."""
+        self._found.append(Problem(at, code, message, hint, "error"))
+
+    def warning(self, at: Location, code: str, message: str, hint: str = "") -> None:
+        """Record something that is probably a mistake but changes no answer."""
+        self._found.append(Problem(at, code, message, hint, "warning"))
+
+    def note(self, at: Location, code: str, message: str, hint: str = "") -> None:
+        """Record something worth knowing."""
+        self._found.append(Problem(at, code, message, hint, "note"))
+
+    def extend(self, problems: Iterable[Problem]) -> None:
+        """Add problems found elsewhere."""
+        self._found.extend(problems)
+
+    @property
+    def failed(self) -> bool:
+        """Whether any problem is an error."""
+        return any(problem.severity == "error" for problem in self._found)
+
+    def sorted(self) -> tuple[Problem, ...]:
+        """All problems in file and line order, duplicates removed."""
+        unique = dict.fromkeys(self._found)
+        return tuple(sorted(unique, key=lambda p: (p.at.file, p.at.line, p.at.column, p.at.path, p.code)))
+
+    def __iter__(self) -> Iterator[Problem]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+
+def nearest(word: str, allowed: Iterable[str]) -> str:
+    """A hint naming the closest allowed word, or the empty string when none is close."""
+    matches = difflib.get_close_matches(word, [str(item) for item in allowed], n=1, cutoff=0.6)
+    return f"did you mean '{matches[0]}'?" if matches else ""
+
+
+def one_of(allowed: Iterable[str], limit: int = 12) -> str:
+    """The allowed words as text, cut after ``limit``."""
+    words = sorted(str(item) for item in allowed)
+    shown = ", ".join(words[:limit])
+    return f"{shown}, ... ({len(words)} in all)" if len(words) > limit else shown
