@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from genai_pipeline.problems import Problem
+    from genai_pipeline.problems import Location, Problem
 
 
 class GenaiError(Exception):
@@ -50,6 +50,20 @@ class PackageInvalidError(PackageError):
         return {**super().to_dict(), "problems": [problem.to_dict() for problem in self.problems]}
 
 
+class GraphFileError(PackageError):
+    """An ONNX file, or a file of weights it names, cannot be used; ``problem`` is the code validation reports."""
+
+    code = "graph_file_invalid"
+
+    def __init__(self, message: str, *, problem: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.problem = problem
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error with its problem code as JSON-ready fields."""
+        return {**super().to_dict(), "problem": self.problem}
+
+
 class PackageNotFoundError(PackageError):
     """No folder, file or known name answers to what was asked for."""
 
@@ -76,6 +90,17 @@ class ImportModelError(PackageError):
 
     code = "import_unsupported"
     exit_code = 1
+
+
+class ExpressionError(GenaiError):
+    """An expression is outside the language, cannot be typed, or has no value for what it was given."""
+
+    code = "invalid_expression"
+    exit_code = 3
+
+    def __init__(self, message: str, *, hint: str = "", at: Location | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.at = at
 
 
 class RequestError(GenaiError):
