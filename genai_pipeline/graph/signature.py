@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 Dim = int | str  # a fixed size, or the name of a symbolic one ("" when it has none)
 
@@ -30,3 +30,5 @@ class GraphSignature:
     outputs: Mapping[str, Port]
     opset: Mapping[str, int]
     metadata: Mapping[str, str]
+    # Past port -> attention window of the node that reads it; None: it reads the whole past; absent: not known.
+    windows: Mapping[str, int | None] = field(default_factory=dict)
