@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,7 +18,7 @@ class Buffer:
     address: int
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    owner: object = None
+    owner: object = field(default=None, compare=False)
 
     @staticmethod
     def of(array: NDArray[Any]) -> Buffer:
@@ -57,6 +57,10 @@ class LoadedGraph(Protocol):
     @property
     def providers(self) -> tuple[str, ...]:
         """The execution providers that really run it, in order."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the load could not honour as asked, e.g. a provider it fell back from; for people to read."""
 
     @property
     def logit_rows(self) -> bool:

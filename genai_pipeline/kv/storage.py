@@ -23,10 +23,12 @@ class StateStorage(Protocol):
     def open(self, row: int) -> None:
         """Give an empty row to a sequence."""
 
-    def bind(self, binding: Binding, rows: Sequence[int], lengths: Sequence[int], new: Sequence[int]) -> None:
+    def bind(self, binding: Binding, rows: Sequence[int], lengths: Sequence[int], new: Sequence[int]) -> int:
         """Bind past and present ports for a run over ``rows``: row i has ``lengths[i]`` tokens and takes ``new[i]``.
 
-        Cheap when the same rows are bound to the same binding again.
+        Returns P, the tokens of past that every row is padded to: row i has its past at [P - lengths[i], P) where
+        padding is on the left, at [0, lengths[i]) where it is on the right. Cheap when the same rows are bound to the
+        same binding again.
         """
 
     def commit(self, rows: Sequence[int], lengths: Sequence[int]) -> None:

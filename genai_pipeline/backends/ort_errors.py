@@ -1,0 +1,46 @@
+"""ONNX Runtime's exceptions as errors of ours: what failed, without C++ paths and status codes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from genai_pipeline.backends.providers import short_name
+
+_STATUS = re.compile(r"\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ")
+_SOURCE = re.compile(r"/\S*onnxruntime_src/\S+:\d+ .*?(?:\)|>)(?: const)? (?=[A-Z\[\w])")
+_MISSING_KERNEL = re.compile(r"Could not find an implementation for (\w+)\((\d+)\) node with name '([^']*)'")
+_LONGEST = 400
+
+
+@dataclass(frozen=True, slots=True)
+class MissingKernel:
+    """An operation for which no provider of the session has a kernel in the dtype the graph needs."""
+
+    op: str
+    version: int
+    node: str  # "" where the node has no name
+
+
+def missing_kernel(error: BaseException) -> MissingKernel | None:
+    """The operation that a load failed for, when that is why it failed."""
+    found = _MISSING_KERNEL.search(str(error))
+    return MissingKernel(found[1], int(found[2]), found[3]) if found else None
+
+
+def shorten(error: BaseException) -> str:
+    """What the runtime says, in one line, without source files, status codes and advice for C++ callers."""
+    text = " ".join(str(error).split())
+    text = _STATUS.sub("", _SOURCE.sub("", text)).strip()
+    text = text.removeprefix("Error in execution: ")
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+def supported_dtypes(kernels: list[tuple[str, str, frozenset[str]]], op: str, providers: tuple[str, ...]) -> str:
+    """The dtypes in which the providers have the operation, as text; "" when they have it in none.
+
+    ``kernels``: (operation, provider, dtypes of its main type constraint) of every kernel of the runtime.
+    """
+    dtypes = sorted({dtype for name, provider, types in kernels if name == op and provider in providers for dtype in types})
+    where = ", ".join(short_name(provider) for provider in providers)
+    return f"provider {where} has {op} for {', '.join(dtypes)}" if dtypes else ""

@@ -1,0 +1,96 @@
+"""One ONNX Runtime session as a loaded graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from genai_pipeline.backends.dtypes import runtime_dtype_name
+from genai_pipeline.backends.ort_binding import OrtBinding
+from genai_pipeline.graph.signature import GraphSignature, Port
+
+QUIET = 4  # fatal only: what goes wrong is raised, and need not be printed too
+
+
+class OrtGraph:
+    """A session with what bindings need at hand; ``place`` is the runtime's name for where buffers live."""
+
+    def __init__(
+        self,
+        runtime: Any,
+        session: Any,
+        component: str,
+        *,
+        providers: tuple[str, ...],
+        notes: tuple[str, ...],
+        logit_rows: bool,
+        source: GraphSignature,
+    ) -> None:
+        self.component = component
+        self.session = session
+        self.native = session._sess
+        self.place = runtime.OrtDevice.make("cpu", 0)._get_c_device()
+        self.run_options = runtime.RunOptions()
+        self.run_options.log_severity_level = QUIET
+        self._signature = session_signature(session, source)
+        self._providers = providers
+        self._notes = notes
+        self._logit_rows = logit_rows
+        self._seconds = 0.0
+
+    @property
+    def signature(self) -> GraphSignature:
+        """Ports as the session has them, after load-time rewrites."""
+        return self._signature
+
+    @property
+    def device(self) -> str:
+        """Where buffers live; with other providers too the runtime copies from and to the host."""
+        return "cpu"
+
+    @property
+    def providers(self) -> tuple[str, ...]:
+        """The execution providers that really run nodes of the graph, most preferred first."""
+        return self._providers
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the load could not honour as asked."""
+        return self._notes
+
+    @property
+    def logit_rows(self) -> bool:
+        """Whether the graph takes ``logit_rows``."""
+        return self._logit_rows
+
+    @property
+    def graph_seconds(self) -> float:
+        """Seconds spent inside runs since loading."""
+        return self._seconds
+
+    def add_seconds(self, seconds: float) -> None:
+        """Count the time of one run."""
+        self._seconds += seconds
+
+    def binding(self) -> OrtBinding:
+        """A new, empty binding."""
+        return OrtBinding(self)
+
+    def close(self) -> None:
+        """Free the session once no binding refers to it any more."""
+        self.session = self.native = None
+
+
+def session_signature(session: Any, source: GraphSignature) -> GraphSignature:
+    """Ports of a session; opset and metadata as the file has them."""
+    return GraphSignature(
+        inputs={arg.name: _port(arg) for arg in session.get_inputs()},
+        outputs={arg.name: _port(arg) for arg in session.get_outputs()},
+        opset=source.opset,
+        metadata=source.metadata,
+        windows=source.windows,
+    )
+
+
+def _port(arg: Any) -> Port:
+    shape = None if arg.shape is None else tuple(dim if isinstance(dim, int) else dim or "" for dim in arg.shape)
+    return Port(arg.name, runtime_dtype_name(arg.type), shape)

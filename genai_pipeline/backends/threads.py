@@ -1,0 +1,129 @@
+"""The one thread pool that all graphs of the process share, sized from what the machine really gives us.
+
+Several pools whose threads spin while they wait take each other's cores (measured: three times the run time), so
+every session uses ONNX Runtime's global pool. Its size can be chosen once per process.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from genai_pipeline.errors import OptionError
+
+
+@dataclass(frozen=True, slots=True)
+class PoolState:
+    """Size of the process-wide pool (None: made by other code, size unknown) and what is worth saying about it."""
+
+    threads: int | None
+    notes: tuple[str, ...] = ()
+
+
+class ThreadPool:
+    """Creates ONNX Runtime's global pool on first use and refuses to pretend that it can be resized."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._state: PoolState | None = None
+
+    def ensure(self, runtime: Any, threads: int | None) -> PoolState:
+        """The pool, created with ``threads`` (None: as many as the process may use) when there is none yet.
+
+        Raises OptionError when the pool already has another size than the one asked for.
+        """
+        if threads is not None and not 1 <= threads <= 1024:
+            raise OptionError(f"threads must be from 1 to 1024, not {threads}", param="threads")
+        with self._lock:
+            if self._state is None:
+                self._state = _create(runtime, threads)
+            if threads is not None and threads != self._state.threads:
+                has = self._state.threads if self._state.threads is not None else "another number of"
+                raise OptionError(
+                    f"threads={threads} was asked for, but this process already runs its graphs on {has} threads",
+                    param="threads",
+                    hint="give every load of a process the same threads=, or use one process per setting",
+                )
+            return self._state
+
+
+def _create(runtime: Any, threads: int | None) -> PoolState:
+    size = threads if threads is not None else usable_cores()
+    try:
+        runtime.set_global_thread_pool_sizes(size, 1)
+    except Exception as error:
+        if "already been created" not in str(error):
+            raise
+        return PoolState(None, ("other code of this process created the thread pool; its size is unknown",))
+    return PoolState(size)
+
+
+POOL = ThreadPool()
+
+
+def usable_cores() -> int:
+    """Physical cores this process may use: by its affinity, and by the processor quota of its control group."""
+    cores = physical_cores(_affinity(), Path("/sys/devices/system/cpu"))
+    quota = cgroup_quota(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))
+    # A fraction of a core is rounded down: a thread that is throttled in mid-run stalls all the others.
+    return cores if quota is None else max(1, min(cores, int(quota)))
+
+
+def _affinity() -> frozenset[int]:
+    if sys.platform == "linux":
+        return frozenset(os.sched_getaffinity(0))
+    return frozenset(range(os.cpu_count() or 1))
+
+
+def physical_cores(processors: frozenset[int], folder: Path) -> int:
+    """Distinct cores behind a set of logical processors; two threads of one core count once."""
+    siblings = set()
+    for processor in processors:
+        try:
+            siblings.add((folder / f"cpu{processor}/topology/thread_siblings_list").read_text().strip())
+        except OSError:
+            siblings.add(f"cpu{processor}")
+    return max(1, len(siblings))
+
+
+def cgroup_quota(membership: Path, root: Path) -> float | None:
+    """Processors the control groups allow (the tightest of the group and its parents), or None without a limit."""
+    try:
+        lines = membership.read_text().splitlines()
+    except OSError:
+        return None
+    limits = []
+    for line in lines:
+        hierarchy, controllers, path = (line.split(":", 2) + ["", ""])[:3]
+        if hierarchy == "0":
+            limits += [_quota_v2(folder) for folder in _ancestors(root, path)]
+        elif "cpu" in controllers.split(","):
+            for mount in (root / "cpu", root / controllers):
+                limits += [_quota_v1(folder) for folder in _ancestors(mount, path)]
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _ancestors(mount: Path, path: str) -> list[Path]:
+    """The group's folder and its parents up to the mount; inside a container the group may be the mount itself."""
+    folder = mount / path.strip("/")
+    return [folder, *(parent for parent in folder.parents if parent.is_relative_to(mount))]
+
+
+def _quota_v2(folder: Path) -> float | None:
+    try:
+        quota, period = (folder / "cpu.max").read_text().split()[:2]
+        return None if quota == "max" else int(quota) / int(period)
+    except (OSError, ValueError):
+        return None
+
+
+def _quota_v1(folder: Path) -> float | None:
+    try:
+        quota = int((folder / "cpu.cfs_quota_us").read_text())
+        return None if quota <= 0 else quota / int((folder / "cpu.cfs_period_us").read_text())
+    except (OSError, ValueError, ZeroDivisionError):
+        return None
