@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import numpy as np
 
 FinishReason = Literal["stop", "length", "tool_calls", "cancelled", "error"]
 
@@ -61,6 +64,8 @@ class Event:
     reasoning: str = ""
     tool_calls: Sequence[Any] = ()
     audio: Any = None
+    outputs: Mapping[str, Any] | None = None  # on the last event of a request: every declared output
+    notes: tuple[str, ...] = ()  # on the last event of a request
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,3 +118,15 @@ class Result:
             "timings": self.timings.to_dict(),
             "notes": list(self.notes),
         }
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """The numpy dtype of a port's dtype name; bfloat16 and the 8-bit floats come from ml_dtypes."""
+    import numpy as np
+
+    try:
+        return np.dtype(name)
+    except TypeError:
+        import ml_dtypes
+
+        return np.dtype(getattr(ml_dtypes, name))

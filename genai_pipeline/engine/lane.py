@@ -1,0 +1,53 @@
+"""A loop body with bindings of its own, so that what one kind of run bound stays bound for the next of its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from genai_pipeline.backends.protocol import LoadedGraph
+from genai_pipeline.engine.batch import Batch
+from genai_pipeline.engine.body_stage import BodyStage
+from genai_pipeline.engine.feeds import Context
+from genai_pipeline.engine.loop_values import Frame, LoopValues
+from genai_pipeline.graph.plan import ScopePlan
+from genai_pipeline.kv.pool import KvPool
+
+
+class Lane:
+    """Runs the stages of a body in order over one batch and gives the logits of the rows that sample."""
+
+    def __init__(self, body: ScopePlan, logits_key: str, graphs: Mapping[str, LoadedGraph], pool: KvPool) -> None:
+        self._stages = [BodyStage(stage, graphs[stage.spec.run or ""]) for stage in body.stages]
+        self._values = LoopValues(read for stage in self._stages for read in stage.loop_reads())
+        self._logits_key = logits_key
+        self._pool = pool
+
+    def run(self, batch: Batch) -> NDArray[np.float32]:
+        """Logits [n, vocabulary] of the n rows of ``batch`` that sample. Raises GraphRunError."""
+        rows, counts = batch.rows, batch.counts
+        past_width = max(batch.starts)
+        for stage in self._stages:
+            width = self._pool.bind(stage.component, stage.binding, rows, batch.starts, counts)
+            past_width = max(past_width, width)
+        self._values.update(Frame(batch, self._pool.pad_side, past_width))
+        logit_rows = batch.logit_rows()
+        produced: dict[str, NDArray[np.float32]] = {}
+        gathered = False
+        for stage in self._stages:
+            produced.update(stage.run(Context(batch, self._values, produced), logit_rows))
+            gathered = gathered or (stage.graph.logit_rows and self._logits_key in produced)
+        logits = produced[self._logits_key]
+        if not gathered:
+            logits = _sampling_rows(logits, batch, logit_rows)
+        return logits if logits.dtype == np.float32 else logits.astype(np.float32)
+
+
+def _sampling_rows(logits: NDArray[np.float32], batch: Batch, logit_rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Rows to sample from, of a graph that gives every position [b, S, V] or only the last [b, V] or [b, 1, V]."""
+    flat = logits.reshape(-1, logits.shape[-1])
+    if flat.shape[0] == batch.size * batch.width:
+        return flat[logit_rows]
+    return flat[np.flatnonzero(batch.samples)]

@@ -1,0 +1,83 @@
+"""A request as the engine sees it: what was asked (frozen), and how far it has come (mutable)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from genai_pipeline.sampling.params import GenerationOptions
+from genai_pipeline.types import Event, Timings, Usage
+
+if TYPE_CHECKING:
+    from genai_pipeline.engine.sequence import Sequence
+
+Emit = Callable[[Event | None], None]  # called from the engine thread; None: no event follows
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Normalised input values by name, effective options, and where events go."""
+
+    values: Mapping[str, Any]  # "prompt.tokens", "prompt.text", "parameters.x", ...
+    options: GenerationOptions
+    emit: Emit
+    seed: int
+    deadline: float | None = None  # on the clock of time.perf_counter
+    submitted: float = field(default_factory=time.perf_counter)
+
+
+class RequestState:
+    """Progress of one request along the stages of its plan."""
+
+    __slots__ = (
+        "admitted",
+        "cancelled",
+        "done",
+        "first_token",
+        "graph_seconds",
+        "last_token",
+        "next_stage",
+        "notes",
+        "num_completion",
+        "num_prompt",
+        "request",
+        "sequences",
+        "values",
+    )
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.values: dict[str, Any] = dict(request.values)
+        self.next_stage = 0  # index into the root scope's stages
+        self.sequences: list[Sequence] = []  # of the loop that runs now
+        self.num_prompt = 0
+        self.num_completion = 0
+        self.notes: list[str] = []
+        self.cancelled = False
+        self.done = False
+        self.admitted: float | None = None
+        self.first_token: float | None = None
+        self.last_token: float | None = None
+        self.graph_seconds = 0.0
+
+    def usage(self) -> Usage:
+        """Token counts so far, over all loops of the request."""
+        return Usage(self.num_prompt, self.num_completion)
+
+    def timings(self) -> Timings:
+        """Wall seconds of the phases so far."""
+        start, now = self.request.submitted, time.perf_counter()
+        return Timings(
+            queued=_between(start, self.admitted),
+            first_token=_between(start, self.first_token),
+            prefill=_between(self.admitted, self.first_token),
+            decode=_between(self.first_token, self.last_token),
+            graph=self.graph_seconds,
+            total=now - start,
+        )
+
+
+def _between(start: float | None, stop: float | None) -> float | None:
+    return None if start is None or stop is None else stop - start

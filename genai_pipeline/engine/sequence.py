@@ -1,0 +1,68 @@
+"""One sequence of tokens in a decode loop: the only object that a committed step changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from genai_pipeline.types import FinishReason
+
+if TYPE_CHECKING:
+    from genai_pipeline.engine.request import RequestState
+    from genai_pipeline.engine.text_output import TextOutput
+
+NO_ROW = -1
+
+
+class Sequence:
+    """Prompt and chosen tokens of one choice of a request, and how far their state is computed."""
+
+    __slots__ = (
+        "choice",
+        "error",
+        "finish_reason",
+        "id",
+        "loop",
+        "max_tokens",
+        "num_computed",
+        "num_prompt",
+        "request",
+        "row",
+        "seed",
+        "text",
+        "tokens",
+    )
+
+    def __init__(
+        self,
+        id: int,
+        request: RequestState,
+        loop: str,
+        prompt: tuple[int, ...],
+        *,
+        max_tokens: int,
+        seed: int,
+        choice: int,
+        text: TextOutput,
+    ) -> None:
+        self.id = id
+        self.request = request
+        self.loop = loop
+        self.tokens = list(prompt)
+        self.num_prompt = len(prompt)
+        self.num_computed = 0
+        self.row = NO_ROW
+        self.max_tokens = max_tokens  # most tokens to choose
+        self.seed = seed
+        self.choice = choice
+        self.text = text
+        self.finish_reason: FinishReason | None = None
+        self.error: BaseException | None = None
+
+    @property
+    def num_generated(self) -> int:
+        """Tokens chosen so far, an end token included."""
+        return len(self.tokens) - self.num_prompt
+
+    def num_decoded(self, start: int) -> int:
+        """Decode steps before the run that starts at token ``start``."""
+        return max(0, start - self.num_prompt + 1)

@@ -1,0 +1,1 @@
+"""Options of generation and the choice of the next token."""

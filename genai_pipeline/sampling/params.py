@@ -1,0 +1,143 @@
+"""What a request may set about generation: the resolved options, and how they come about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from genai_pipeline.errors import OptionError
+from genai_pipeline.problems import nearest, one_of
+
+MAX_STOPS = 64
+MAX_SEED = 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationOptions:
+    """Effective options of one request; ``max_new_tokens`` None means up to the context."""
+
+    max_new_tokens: int | None = None
+    min_new_tokens: int = 0
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    ignore_eos: bool = False
+    n: int = 1
+    sources: Mapping[str, str] = field(default_factory=dict)  # option -> "request", "package" or "default"
+
+    @property
+    def greedy(self) -> bool:
+        """Whether tokens are the argmax of the logits."""
+        return self.temperature == 0
+
+
+def _integer(low: int, high: int | None = None) -> Callable[[str, Any], int]:
+    def check(name: str, value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise OptionError(f"{name} must be an integer, not {value!r}", param=name)
+        return int(_ranged(name, value, low, high))
+
+    return check
+
+
+def _number(low: float, high: float | None = None, *, above: bool = False) -> Callable[[str, Any], float]:
+    def check(name: str, value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise OptionError(f"{name} must be a number, not {value!r}", param=name)
+        if above and value <= low:
+            raise OptionError(f"{name} must be above {low:g} and at most {high}, not {value!r}", param=name)
+        return float(_ranged(name, value, low, high))
+
+    return check
+
+
+def _ranged(name: str, value: float, low: float, high: float | None) -> float:
+    if not (value >= low and (high is None or value <= high)) or value == float("inf"):
+        allowed = f"between {low:g} and {high:g}" if high is not None else f"at least {low:g}"
+        raise OptionError(f"{name} must be {allowed}, not {value!r}", param=name)
+    return value
+
+
+def _boolean(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise OptionError(f"{name} must be true or false, not {value!r}", param=name)
+    return value
+
+
+def _stops(name: str, value: Any) -> tuple[str, ...]:
+    stops = (value,) if isinstance(value, str) else value
+    if not isinstance(stops, list | tuple) or not all(isinstance(stop, str) and stop for stop in stops):
+        raise OptionError(f"{name} must be a non-empty string or a list of them, not {value!r}", param=name)
+    if len(stops) > MAX_STOPS:
+        raise OptionError(f"{name} takes at most {MAX_STOPS} strings, not {len(stops)}", param=name)
+    return tuple(dict.fromkeys(stops))
+
+
+def _token_ids(name: str, value: Any) -> tuple[int, ...]:
+    ids = (value,) if isinstance(value, int) and not isinstance(value, bool) else value
+    if not isinstance(ids, list | tuple) or not all(
+        isinstance(i, int) and not isinstance(i, bool) and i >= 0 for i in ids
+    ):
+        raise OptionError(f"{name} must be a token id or a list of them, not {value!r}", param=name)
+    return tuple(dict.fromkeys(ids))
+
+
+CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
+    "max_new_tokens": _integer(1),
+    "min_new_tokens": _integer(0),
+    "temperature": _number(0, 100),
+    "top_k": _integer(0),
+    "top_p": _number(0, 1, above=True),
+    "min_p": _number(0, 1),
+    "seed": _integer(0, MAX_SEED - 1),
+    "stop": _stops,
+    "stop_token_ids": _token_ids,
+    "ignore_eos": _boolean,
+    "n": _integer(1, 1),
+}
+NULLABLE = frozenset({"max_new_tokens", "seed"})  # None states the default on purpose
+
+
+def resolve_options(
+    request: Mapping[str, Any],
+    defaults: Mapping[str, Any] | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> GenerationOptions:
+    """Options in effect: the request's own, else the package's defaults, else the built-in ones.
+
+    Raises OptionError for unknown names, wrong types, values out of range, and for what the package's
+    ``overrides`` do not let a request set.
+    """
+    chosen: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for source, given in (("package", defaults or {}), ("request", request)):
+        for name, value in given.items():
+            if name not in CHECKS:
+                hint = nearest(name, CHECKS) or f"options are: {one_of(CHECKS, limit=40)}"
+                raise OptionError(f"unknown option '{name}'", param=name, hint=hint)
+            if source == "request" and overrides is not None:
+                _check_override(name, value, overrides)
+            chosen[name] = None if value is None and name in NULLABLE else CHECKS[name](name, value)
+            sources[name] = source
+    return GenerationOptions(**chosen, sources=sources)
+
+
+def _check_override(name: str, value: Any, overrides: Mapping[str, Any]) -> None:
+    if name not in overrides:
+        raise OptionError(
+            f"this package does not let a request set {name}", param=name, hint=f"it may set: {one_of(overrides)}"
+        )
+    rule = overrides[name]
+    if isinstance(rule, Mapping):
+        low, high, values = rule.get("minimum"), rule.get("maximum"), rule.get("values")
+    else:
+        low, high, values = None, None, rule if isinstance(rule, list | tuple) else None
+    out = (low is not None and value < low) or (high is not None and value > high)
+    if out or (values is not None and value not in values):
+        allowed = one_of(map(str, values)) if values is not None else f"{low} to {high}"
+        raise OptionError(f"this package allows {name} {allowed}, not {value!r}", param=name)

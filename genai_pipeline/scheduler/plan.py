@@ -1,0 +1,38 @@
+"""What one engine step does: a list of runs, each over spans of sequences. Integers only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Tokens [start, stop) of one sequence, run on top of ``start`` tokens of past."""
+
+    sequence: int
+    start: int
+    stop: int
+    samples: bool  # whether a token is chosen after ``stop``
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens this span runs."""
+        return self.stop - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Spans of one decode loop that share a graph run."""
+
+    kind: Literal["prefill", "decode"]
+    loop: str
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """The runs of one step in order; ``admitted`` are the sequences that left the queue for it."""
+
+    runs: tuple[Run, ...]
+    admitted: tuple[int, ...] = ()
