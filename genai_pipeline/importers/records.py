@@ -1,0 +1,74 @@
+"""Reads small closed records from YAML nodes, collecting every problem instead of stopping at the first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from genai_pipeline.metadata.nodes import Node
+from genai_pipeline.problems import Problems, nearest, one_of
+
+
+class RecordReader:
+    """One mapping with a closed set of required fields; a field at fault is recorded and read as an empty value."""
+
+    def __init__(self, node: Node, problems: Problems, fields: Sequence[str]) -> None:
+        self._node = node
+        self._problems = problems
+        if not isinstance(node.value, dict):
+            problems.error(node.at, "recipe.type", f"must be a mapping with {one_of(fields)}")
+            return
+        for key, child in node.mapping.items():
+            if key not in fields:
+                hint = nearest(key, fields) or f"fields: {one_of(fields)}"
+                problems.error(child.named_at, "recipe.unknown_field", f"unknown field '{key}'", hint)
+        for key in fields:
+            if key not in node.mapping:
+                problems.error(node.at, "recipe.missing_field", f"the field '{key}' is missing")
+
+    def text(self, key: str, pattern: re.Pattern[str] | None = None) -> str:
+        """A string, which ``pattern`` matches as a whole."""
+        node = self._node.get(key)
+        if node is None:
+            return ""
+        if not isinstance(node.value, str) or not node.value:
+            self._wrong(node, key, "must be a string that is not empty")
+            return ""
+        if pattern is not None and not pattern.fullmatch(node.value):
+            self._wrong(node, key, f"has a form that is not allowed: '{node.value}'")
+        return node.value
+
+    def positive(self, key: str) -> int:
+        """An integer above zero."""
+        node = self._node.get(key)
+        if node is None:
+            return 0
+        if isinstance(node.value, bool) or not isinstance(node.value, int) or node.value <= 0:
+            self._wrong(node, key, "must be an integer above 0")
+            return 0
+        return node.value
+
+    def choice(self, key: str, allowed: Sequence[str]) -> str:
+        """One of the allowed strings."""
+        value = self.text(key)
+        node = self._node.get(key)
+        if node is not None and value and value not in allowed:
+            self._wrong(node, key, f"is '{value}'; allowed: {one_of(allowed)}", nearest(value, allowed))
+        return value
+
+    def items(self, key: str) -> tuple[Node, ...]:
+        """The items of a list that is not empty."""
+        node = self._node.get(key)
+        if node is not None and not node.items:
+            self._wrong(node, key, "must be a list that is not empty")
+        return () if node is None else node.items
+
+    def record(self, key: str, fields: Sequence[str]) -> RecordReader:
+        """A mapping inside this one; an absent one was reported already and reads as empty values."""
+        node = self._node.get(key)
+        if node is None:
+            return RecordReader(Node({}, self._node.at), Problems(), ())
+        return RecordReader(node, self._problems, fields)
+
+    def _wrong(self, node: Node, key: str, message: str, hint: str = "") -> None:
+        self._problems.error(node.at, "recipe.value", f"{key} {message}", hint)
