@@ -1,0 +1,40 @@
+"""genai_pipeline: run generative models described by YAML.
+
+``load``, ``validate`` and ``compile`` are the way in; everything heavy is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from genai_pipeline.errors import GenaiError as GenaiError
+    from genai_pipeline.pipeline import Pipeline as Pipeline
+    from genai_pipeline.pipeline import compile as compile
+    from genai_pipeline.pipeline import load as load
+    from genai_pipeline.pipeline import validate as validate
+    from genai_pipeline.problems import Problem as Problem
+    from genai_pipeline.types import Event as Event
+    from genai_pipeline.types import Result as Result
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "GenaiError": "errors",
+    "Pipeline": "pipeline",
+    "Problem": "problems",
+    "Event": "types",
+    "Result": "types",
+    "compile": "pipeline",
+    "load": "pipeline",
+    "validate": "pipeline",
+}
+
+__all__ = ["Event", "GenaiError", "Pipeline", "Problem", "Result", "compile", "load", "validate"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'genai_pipeline' has no attribute '{name}'")
+    return getattr(import_module(f"genai_pipeline.{_HOMES[name]}"), name)

@@ -1,0 +1,58 @@
+"""How a package is loaded: the options of ``gp.load`` and of the command, checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from genai_pipeline.errors import OptionError
+from genai_pipeline.problems import nearest, one_of
+
+BACKENDS = ("auto", "ort")
+DEFAULT_PREFILL_CHUNK = 512
+DEFAULT_CONTEXT = 4096  # of packages that declare none
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """Runtime choices that do not change an answer on the reference provider.
+
+    ``providers`` None takes the package's own list, else the CPU; ``threads`` None follows the cores of this
+    process and its cgroup; ``context_length`` may only lower what the package declares.
+    """
+
+    backend: str = "auto"
+    providers: tuple[str, ...] | None = None
+    threads: int | None = None
+    context_length: int | None = None
+    prefill_chunk: int = DEFAULT_PREFILL_CHUNK
+
+    @staticmethod
+    def of(
+        *,
+        backend: str = "auto",
+        providers: str | Sequence[str] | None = None,
+        threads: int | None = None,
+        context_length: int | None = None,
+        prefill_chunk: int = DEFAULT_PREFILL_CHUNK,
+    ) -> LoadOptions:
+        """Checked options. Raises OptionError by name."""
+        if backend not in BACKENDS:
+            raise OptionError(
+                f"unknown backend '{backend}'",
+                param="backend",
+                hint=nearest(backend, BACKENDS) or f"backends are: {one_of(BACKENDS)}",
+            )
+        _at_least("threads", threads, 1)
+        _at_least("context_length", context_length, 2)
+        _at_least("prefill_chunk", prefill_chunk, 3)
+        names = (providers,) if isinstance(providers, str) else providers
+        if names is not None and not names:
+            raise OptionError("providers is an empty list", param="providers", hint="leave it out, or name 'cpu'")
+        chosen = None if names is None else tuple(names)
+        return LoadOptions(backend, chosen, threads, context_length, prefill_chunk)
+
+
+def _at_least(name: str, value: int | None, low: int) -> None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < low):
+        raise OptionError(f"{name} must be an integer of at least {low}, not {value!r}", param=name)

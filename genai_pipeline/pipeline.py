@@ -1,0 +1,228 @@
+"""The Python API: load a package, generate, stream, run; and check or compile one without running it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from genai_pipeline.config import DEFAULT_PREFILL_CHUNK, LoadOptions
+from genai_pipeline.errors import PackageInvalidError
+from genai_pipeline.problems import Problem, Problems
+from genai_pipeline.types import Result
+
+if TYPE_CHECKING:
+    from genai_pipeline.engine.assemble import Assembly
+    from genai_pipeline.engine.request import Emit
+    from genai_pipeline.engine.streams import AsyncStream, Stream
+    from genai_pipeline.graph.plan import ExecutionPlan
+    from genai_pipeline.metadata.model import PackageSpec
+    from genai_pipeline.preprocess.prompts import PromptReader
+    from genai_pipeline.sampling.params import GenerationOptions
+
+Messages = Sequence[Mapping[str, Any]]
+
+
+def validate(path: str | Path) -> tuple[PackageSpec | None, tuple[Problem, ...]]:
+    """Check a package in layers; gives the typed metadata (None when it cannot be read) and every problem found."""
+    spec, _, problems = check_package(path)
+    return spec, problems
+
+
+def compile(spec: PackageSpec) -> ExecutionPlan:
+    """The execution plan of checked metadata; ``plan.graph`` is a networkx DiGraph. Raises PackageInvalidError."""
+    from genai_pipeline.graph.compile import compile_package
+
+    plan, problems = compile_package(spec)
+    return _accept(str(spec.file), plan, problems)
+
+
+def load(
+    package: str | Path,
+    *,
+    precision: str | None = None,
+    backend: str = "auto",
+    providers: str | Sequence[str] | None = None,
+    threads: int | None = None,
+    context_length: int | None = None,
+    prefill_chunk: int = DEFAULT_PREFILL_CHUNK,
+    progress: Callable[..., None] | None = None,
+) -> Pipeline:
+    """Load a package by folder, metadata file or known name, which is pulled on first use.
+
+    Raises PackageNotFoundError, PackageInvalidError with every problem, BackendError or OptionError.
+    """
+    from genai_pipeline.importers.progress import silent
+    from genai_pipeline.importers.pull import resolve
+
+    options = LoadOptions.of(
+        backend=backend,
+        providers=providers,
+        threads=threads,
+        context_length=context_length,
+        prefill_chunk=prefill_chunk,
+    )
+    path = resolve(package, precision=precision, progress=progress or silent)
+    _, plan, problems = check_package(path)
+    return Pipeline(_accept(str(path), plan, problems), options)
+
+
+def check_package(path: str | Path) -> tuple[PackageSpec | None, ExecutionPlan | None, tuple[Problem, ...]]:
+    """All layers of checks over one package: metadata, graph, tokenizer and template."""
+    from genai_pipeline.graph.compile import compile_package
+    from genai_pipeline.metadata.load import load_package
+    from genai_pipeline.preprocess.text_checks import check_text
+
+    spec, found = load_package(path)
+    problems = Problems()
+    problems.extend(found)
+    plan = None
+    if spec is not None:
+        plan, more = compile_package(spec)
+        problems.extend(more)
+        check_text(spec, {}, problems)
+    return spec, None if problems.failed else plan, problems.sorted()
+
+
+def _accept(name: str, plan: ExecutionPlan | None, problems: tuple[Problem, ...]) -> ExecutionPlan:
+    errors = [problem for problem in problems if problem.severity == "error"]
+    if plan is not None and not errors:
+        return plan
+    first = errors[0]
+    raise PackageInvalidError(
+        f"{name} has {len(errors)} problem{'s' if len(errors) > 1 else ''}; first: {first.message}",
+        problems,
+        hint=f"genai-pipeline validate {name}",
+    )
+
+
+class Pipeline:
+    """A loaded package. Usable from several threads at once; a context manager that closes."""
+
+    def __init__(self, plan: ExecutionPlan, options: LoadOptions) -> None:
+        """Load graphs and tokenizers and start the engine; use ``load`` for a package on disk."""
+        from genai_pipeline.backends.ort import OrtBackend
+        from genai_pipeline.engine.assemble import assemble
+        from genai_pipeline.preprocess.prompts import PromptReader
+        from genai_pipeline.preprocess.tokenizer import Tokenizer
+
+        self.plan = plan
+        package = plan.package
+        tokenizers = {name: Tokenizer.load(package.root, spec) for name, spec in package.tokenizers.items()}
+        self._prompts: PromptReader = PromptReader(package, tokenizers)
+        self._assembly: Assembly = assemble(plan, OrtBackend(threads=options.threads), tokenizers, options)
+
+    @property
+    def context_length(self) -> int:
+        """Most tokens a sequence may have, prompt and answer together."""
+        return self._assembly.context_length
+
+    def options(self, **options: Any) -> GenerationOptions:
+        """The options in effect for a request that sets ``options``. Raises OptionError."""
+        from genai_pipeline.sampling.params import resolve_options
+
+        generation = self.plan.package.generation
+        if generation is None:
+            return resolve_options(options)
+        return resolve_options(options, generation.defaults, generation.overrides)
+
+    def generate(
+        self,
+        prompt: str | None = None,
+        *,
+        messages: Messages | None = None,
+        tokens: Sequence[int] | None = None,
+        raw: bool = False,
+        timeout: float | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Result:
+        """Run one request to its end.
+
+        A plain ``prompt`` is one user turn when the package has a chat template (``raw=True`` sends it as it is);
+        ``messages`` is a conversation, ``tokens`` are ids. Raises the error that ended the request.
+        """
+        from genai_pipeline.engine.collect import collect_result
+
+        stream = self.stream(
+            prompt, messages=messages, tokens=tokens, raw=raw, timeout=timeout, parameters=parameters, **options
+        )
+        with stream:
+            return collect_result(stream, options.get("n") or 1)
+
+    def stream(
+        self,
+        prompt: str | None = None,
+        *,
+        messages: Messages | None = None,
+        tokens: Sequence[int] | None = None,
+        raw: bool = False,
+        timeout: float | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Stream:
+        """The events of one request as they happen; closing the iterator cancels. Bad requests raise here."""
+        from genai_pipeline.engine.streams import Stream
+
+        values = self._prompts.prompt(prompt, messages=messages, tokens=tokens, raw=raw, parameters=parameters)
+        return Stream(self._submission(values, timeout, options))
+
+    def astream(
+        self,
+        prompt: str | None = None,
+        *,
+        messages: Messages | None = None,
+        tokens: Sequence[int] | None = None,
+        raw: bool = False,
+        timeout: float | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> AsyncStream:
+        """``stream`` for asyncio; call it inside a running event loop."""
+        from genai_pipeline.engine.streams import AsyncStream
+
+        values = self._prompts.prompt(prompt, messages=messages, tokens=tokens, raw=raw, parameters=parameters)
+        return AsyncStream(self._submission(values, timeout, options))
+
+    def run(self, inputs: Mapping[str, Any], *, timeout: float | None = None, **options: Any) -> dict[str, Any]:
+        """Run any pipeline: declared inputs and parameters by name in, declared outputs by name out."""
+        from genai_pipeline.engine.collect import collect_result
+        from genai_pipeline.engine.streams import Stream
+
+        values = self._prompts.inputs(inputs)
+        with Stream(self._submission(values, timeout, options)) as stream:
+            return dict(collect_result(stream, 1).outputs)
+
+    def close(self) -> None:
+        """Stop the engine and free graphs and state; requests that still run end with EngineClosedError."""
+        self._assembly.close()
+
+    def __enter__(self) -> Pipeline:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _submission(
+        self, values: Mapping[str, Any], timeout: float | None, options: Mapping[str, Any]
+    ) -> Callable[[Emit], Callable[[], None]]:
+        from genai_pipeline.engine.request import Request
+        from genai_pipeline.sampling.random import fresh_seed
+
+        effective = self.options(**options)
+        seed = fresh_seed() if effective.seed is None else effective.seed
+        deadline = None if timeout is None else time.perf_counter() + timeout
+        engine = self._assembly.engine
+
+        def submit(emit: Emit) -> Callable[[], None]:
+            state = engine.submit(Request(values, effective, emit, seed, deadline))
+            return lambda: engine.cancel(state)
+
+        return submit
+
+
+__all__ = ["Pipeline", "check_package", "compile", "load", "validate"]
