@@ -1,0 +1,52 @@
+"""From a GGUF file to a package folder: read, check everything, then write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from genai_pipeline.errors import ImportModelError
+from genai_pipeline.importers.gguf.architecture import read_config
+from genai_pipeline.importers.gguf.graph_builder import write_decoder
+from genai_pipeline.importers.gguf.layout import check_tensors
+from genai_pipeline.importers.gguf.linear import PRECISIONS, Precision
+from genai_pipeline.importers.gguf.metadata_text import metadata_text
+from genai_pipeline.importers.gguf.package_writer import check_free, new_package, write_json, write_text
+from genai_pipeline.importers.gguf.reader import open_gguf
+from genai_pipeline.importers.gguf.tokenizer_export import export_tokenizer
+from genai_pipeline.importers.progress import Progress, silent
+
+
+def import_gguf(
+    source: Path, target: Path, *, precision: str = "fast", name: str | None = None, progress: Progress = silent
+) -> Path:
+    """Turns the GGUF file ``source`` into the package folder ``target`` and returns it.
+
+    ``precision``: ``float32`` (dequantised), ``exact`` (stored codes, computed in float32) or ``fast`` (8-bit codes
+    and integer products). ``progress`` gets the source bytes that are done. Raises ``ImportModelError`` before
+    anything is written when the file is damaged or not supported, or when ``target`` is taken.
+    """
+    chosen = _precision(precision)
+    check_free(target)
+    progress(f"reading {source.name}", 0, 0)
+    file = open_gguf(source)
+    config = read_config(file)
+    check_tensors(file, config)
+    tokenizer = export_tokenizer(file)
+    title = name or target.resolve().name
+    summary = f"{file.metadata.get('general.name', title)} ({config.architecture}), {chosen.name} weights"
+    total = sum(tensor.nbytes for tensor in file.tensors.values())
+    with new_package(target) as folder:
+        write_text(folder / "inference_metadata.yaml", metadata_text(title, config, tokenizer, file.metadata, summary))
+        write_json(folder / "tokenizer.json", tokenizer.definition)
+        if tokenizer.chat_template is not None:
+            write_text(folder / "chat_template.jinja", tokenizer.chat_template)
+        write_decoder(
+            file, config, chosen, folder / "model.onnx", lambda done, what: progress(f"writing {what}", done, total)
+        )
+    return target
+
+
+def _precision(name: str) -> Precision:
+    if name not in PRECISIONS:
+        raise ImportModelError(f"unknown precision {name!r}", hint=f"one of: {', '.join(PRECISIONS)}")
+    return PRECISIONS[name]

@@ -1,0 +1,169 @@
+"""The blocks of a decoder as nodes: norms on a residual stream, attention, gated feed-forward."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from genai_pipeline.importers.gguf.architecture import DecoderConfig, LayerAttention, Rope
+from genai_pipeline.importers.gguf.linear import Precision, add_linear
+from genai_pipeline.importers.gguf.reader import GgufFile, GgufTensor
+from genai_pipeline.importers.gguf.tape import MICROSOFT, GraphTape, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """The residual stream: its value so far and what the last block adds to it (None before the first)."""
+
+    residual: Value
+    delta: Value | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """What attention needs to know about the run, from the mask."""
+
+    last_index: Value  # int32 [b]
+    total: Value  # int32 scalar
+
+
+class LayerBuilder:
+    """Writes the layers of one decoder onto a tape."""
+
+    def __init__(self, tape: GraphTape, file: GgufFile, config: DecoderConfig, precision: Precision) -> None:
+        self._tape, self._file, self._config, self._precision = tape, file, config, precision
+        self._ropes: dict[Rope, tuple[Value, Value]] = {}
+
+    def layer(self, index: int, stream: Stream, lengths: Lengths) -> Stream:
+        """One decoder layer: attention and feed-forward, each on a normed copy of the stream."""
+        block = f"blk.{index}"
+        normed, residual = self.norm(stream, f"{block}.attn_norm")
+        attended = self._post_norm(self._attention(index, normed, lengths), f"{block}.post_attention_norm")
+        normed, residual = self.norm(Stream(residual, attended), f"{block}.ffn_norm")
+        return Stream(residual, self._post_norm(self._feed_forward(block, normed), f"{block}.post_ffw_norm"))
+
+    def norm(self, stream: Stream, name: str) -> tuple[Value, Value]:
+        """Root-mean-square norm of the stream, and the stream with its delta added."""
+        if stream.delta is None:
+            return self._rms_norm(stream.residual, name), stream.residual
+        normed, _, _, residual = self._tape.ops(
+            "SkipSimplifiedLayerNormalization",
+            stream.residual,
+            stream.delta,
+            self._vector(f"{name}.weight"),
+            name=name,
+            outputs=4,
+            domain=MICROSOFT,
+            epsilon=self._config.epsilon,
+        )
+        return normed, residual
+
+    def _rms_norm(self, value: Value, name: str) -> Value:
+        weight = self._vector(f"{name}.weight")
+        return self._tape.op(
+            "SimplifiedLayerNormalization",
+            value,
+            weight,
+            name=name,
+            axis=-1,
+            epsilon=self._config.epsilon,
+            stash_type=1,
+        )
+
+    def _post_norm(self, value: Value, name: str) -> Value:
+        return self._rms_norm(value, name) if self._config.post_norms else value
+
+    def _vector(self, name: str) -> Value:
+        return self._tape.weight(name, self._file.tensor(name).dequantized())
+
+    def _linear(self, name: str, hidden: Value, tensors: Sequence[GgufTensor], biases: Sequence[GgufTensor]) -> Value:
+        product = add_linear(self._tape, self._precision, name, hidden, tensors)
+        if not biases:
+            return product
+        bias = np.concatenate([tensor.dequantized() for tensor in biases])
+        return self._tape.op("Add", product, self._tape.weight(f"{name}.bias", bias), name=f"{name}.biased")
+
+    def _stored(self, *names: str) -> list[GgufTensor]:
+        """The tensors of these names that the file has."""
+        return [self._file.tensors[name] for name in names if name in self._file.tensors]
+
+    def _attention(self, index: int, hidden: Value, lengths: Lengths) -> Value:
+        block, config = f"blk.{index}", self._config
+        kinds = (("attn_q", config.heads), ("attn_k", config.kv_heads), ("attn_v", None))
+        weights = [self._halves(f"{block}.{kind}.weight", heads) for kind, heads in kinds]
+        biases = [self._halves(f"{block}.{kind}.bias", heads) for kind, heads in kinds]
+        packed = self._linear(f"{block}.attn_qkv", hidden, sum(weights, []), sum(biases, []))
+        attended = self._group_query(index, packed, lengths, config.attention[index])
+        output = f"{block}.attn_output"
+        return self._linear(output, attended, self._stored(f"{output}.weight"), self._stored(f"{output}.bias"))
+
+    def _halves(self, name: str, heads: int | None) -> list[GgufTensor]:
+        """The tensor with each head's rows as two halves to rotate against each other.
+
+        Families that rotate neighbours store rows 0, h, 1, h+1, ...; taking the even rows first brings them back, so
+        that one rotary kernel serves all. ``heads`` None: not rotated.
+        """
+        tensors = self._stored(name)
+        if heads is None or not self._config.interleaved_rope:
+            return tensors
+        rows = np.arange(heads * self._config.head_dim).reshape(heads, -1, 2).swapaxes(1, 2).ravel()
+        return [tensor.take_rows(rows) for tensor in tensors]
+
+    def _group_query(self, index: int, packed: Value, lengths: Lengths, attention: LayerAttention) -> Value:
+        config, tape = self._config, self._tape
+        past = [
+            tape.input(f"past_key_values.{index}.{part}", "float32", self._cache_shape("past_length"))
+            for part in ("key", "value")
+        ]
+        norms: list[Value | None] = []
+        if config.qk_norm:
+            block = f"blk.{index}"
+            unused = [None] * 5  # positions, bias, sink and the scales of a quantised cache
+            norms = [*unused, self._vector(f"{block}.attn_q_norm.weight"), self._vector(f"{block}.attn_k_norm.weight")]
+        cosines, sines = self._rope_tables(attention.rope)
+        inputs = [packed, None, None, *past, lengths.last_index, lengths.total, cosines, sines, *norms]
+        attributes = {
+            "num_heads": config.heads,
+            "kv_num_heads": config.kv_heads,
+            "scale": config.attention_scale,
+            "do_rotary": 1,
+            "rotary_interleaved": 0,
+            **({"local_window_size": attention.window} if attention.window is not None else {}),
+            **({"qk_norm_epsilon": config.epsilon} if config.qk_norm else {}),
+        }
+        name = f"blk.{index}.attention"
+        attended, *present = tape.ops(
+            "GroupQueryAttention", *inputs, name=name, outputs=3, domain=MICROSOFT, **attributes
+        )
+        for part, value in zip(("key", "value"), present, strict=True):
+            tape.output(value, f"present.{index}.{part}", "float32", self._cache_shape("total_length"))
+        return attended
+
+    def _cache_shape(self, length: str) -> tuple[int | str, ...]:
+        return ("batch", self._config.kv_heads, length, self._config.head_dim)
+
+    def _rope_tables(self, rope: Rope) -> tuple[Value, Value]:
+        if rope not in self._ropes:
+            cosines, sines = rope.tables(self._config.context_length, self._config.head_dim)
+            prefix = f"rope.{len(self._ropes)}"
+            self._ropes[rope] = self._tape.weight(f"{prefix}.cos", cosines), self._tape.weight(f"{prefix}.sin", sines)
+        return self._ropes[rope]
+
+    def _feed_forward(self, block: str, hidden: Value) -> Value:
+        config, tape = self._config, self._tape
+        gate_up = (f"{block}.ffn_gate", f"{block}.ffn_up")
+        weights = self._stored(*(f"{name}.weight" for name in gate_up))
+        biases = self._stored(*(f"{name}.bias" for name in gate_up))
+        packed = self._linear(f"{block}.ffn_gate_up", hidden, weights, biases)
+        gate, up = tape.ops("Split", packed, name=f"{block}.ffn_split", outputs=2, axis=-1, num_outputs=2)
+        active = self._activate(gate, f"{block}.ffn_active")
+        product = tape.op("Mul", active, up, name=f"{block}.ffn_product")
+        down = f"{block}.ffn_down"
+        return self._linear(down, product, self._stored(f"{down}.weight"), self._stored(f"{down}.bias"))
+
+    def _activate(self, value: Value, name: str) -> Value:
+        if self._config.activation == "gelu_tanh":
+            return self._tape.op("Gelu", value, name=name, approximate="tanh")
+        return self._tape.op("QuickGelu", value, name=name, domain=MICROSOFT, alpha=1.0)  # x * sigmoid(x)

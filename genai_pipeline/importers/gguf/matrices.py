@@ -1,0 +1,124 @@
+"""Weight matrices as the graph stores them: dense float32, or blocks of codes with a scale each.
+
+A block matrix of ``b`` bits stands for ``scale * (code - 2**(b-1)) + offset`` over blocks of 32 inputs, which is how
+``MatMulNBits`` reads codes without zero points; offsets are there for types with a minimum and cost a second product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from genai_pipeline.importers.gguf.reader import FloatArray, GgufTensor, block_geometry, stack_rows
+
+BLOCK = 32  # elements per block, in GGUF's plain quantised types and in what this importer writes
+CodeArray = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class DenseMatrix:
+    """``values[outputs, inputs]`` in float32."""
+
+    values: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class BlockMatrix:
+    """Codes ``[outputs, inputs]`` (one a byte), ``scales`` and ``offsets`` ``[outputs, blocks]``; 4 or 8 bits."""
+
+    bits: int
+    codes: CodeArray
+    scales: FloatArray
+    offsets: FloatArray | None = None
+
+    def packed(self) -> CodeArray:
+        """Codes as stored: ``[outputs, blocks, bytes per block]``, the earlier of two 4-bit codes in the low half."""
+        outputs, inputs = self.codes.shape
+        codes = self.codes if self.bits == 8 else self.codes[:, 0::2] | (self.codes[:, 1::2] << 4)
+        return np.ascontiguousarray(codes).reshape(outputs, inputs // BLOCK, BLOCK * self.bits // 8)
+
+    def values(self) -> FloatArray:
+        """What the matrix stands for, ``[outputs, inputs]`` in float32."""
+        outputs, inputs = self.codes.shape
+        centred = self.codes.astype(np.float32).reshape(outputs, -1, BLOCK) - np.float32(2 ** (self.bits - 1))
+        values = centred * self.scales[:, :, None]
+        if self.offsets is not None:
+            values += self.offsets[:, :, None]
+        return np.asarray(values.reshape(outputs, inputs), dtype=np.float32)
+
+
+Matrix = DenseMatrix | BlockMatrix
+Encoder = Callable[[Sequence[GgufTensor]], Matrix]
+
+
+def encode_dense(tensors: Sequence[GgufTensor]) -> Matrix:
+    """Float32 values of the tensors, stacked by rows."""
+    return DenseMatrix(np.concatenate([tensor.dequantized() for tensor in tensors]))
+
+
+def encode_exact(tensors: Sequence[GgufTensor]) -> Matrix:
+    """The stored codes where the graph can hold them (Q4_0, Q4_1, Q8_0, all tensors alike), else float32 values."""
+    kinds = {tensor.ggml_type for tensor in tensors}
+    splitter = _SPLITTERS.get(tensors[0].ggml_type) if len(kinds) == 1 else None
+    return splitter(stack_rows(tensors)) if splitter else encode_dense(tensors)
+
+
+def encode_fast(tensors: Sequence[GgufTensor]) -> Matrix:
+    """8-bit codes: those of a Q8_0 tensor as they are, anything else rounded to them."""
+    if all(tensor.ggml_type == "Q8_0" for tensor in tensors):
+        return _split_q8_0(stack_rows(tensors))
+    return round_to_8_bits(np.concatenate([tensor.dequantized() for tensor in tensors]))
+
+
+def round_to_8_bits(values: FloatArray) -> BlockMatrix:
+    """``values[outputs, inputs]`` as symmetric 8-bit codes; inputs are padded with zeros to whole blocks."""
+    outputs, inputs = values.shape
+    padded = np.pad(values, ((0, 0), (0, -inputs % BLOCK))).reshape(outputs, -1, BLOCK)
+    scales = np.abs(padded).max(axis=2) / np.float32(127)
+    steps = np.where(scales == 0, np.float32(1), scales)[:, :, None]
+    codes = (np.rint(padded / steps) + 128).astype(np.uint8)
+    return BlockMatrix(8, codes.reshape(outputs, -1), scales.astype(np.float32))
+
+
+def _blocks(tensor: GgufTensor) -> CodeArray:
+    """The stored bytes, ``[outputs, blocks, bytes per block]``."""
+    _, size = block_geometry(tensor.ggml_type)
+    return np.ascontiguousarray(tensor.data).reshape(tensor.shape[0], -1, size)
+
+
+def _half(data: CodeArray) -> FloatArray:
+    """Two bytes on the last axis as one float16, in float32."""
+    return np.ascontiguousarray(data).view("<f2")[..., 0].astype(np.float32)
+
+
+def _nibbles(data: CodeArray) -> CodeArray:
+    """16 bytes a block as 32 codes: the low halves are the first 16, the high halves the last."""
+    return np.concatenate([data & 0x0F, data >> 4], axis=-1).reshape(data.shape[0], -1)
+
+
+def _split_q4_0(tensor: GgufTensor) -> BlockMatrix:
+    blocks = _blocks(tensor)
+    return BlockMatrix(4, _nibbles(blocks[..., 2:]), _half(blocks[..., :2]))
+
+
+def _split_q4_1(tensor: GgufTensor) -> BlockMatrix:
+    blocks = _blocks(tensor)
+    scales, minima = _half(blocks[..., :2]), _half(blocks[..., 2:4])
+    # d * q + m = d * (q - 8) + (m + 8 d)
+    return BlockMatrix(4, _nibbles(blocks[..., 4:]), scales, minima + 8 * scales)
+
+
+def _split_q8_0(tensor: GgufTensor) -> BlockMatrix:
+    blocks = _blocks(tensor)
+    codes = (blocks[..., 2:] ^ 0x80).reshape(tensor.shape[0], -1)  # two's complement -> offset by 128
+    return BlockMatrix(8, codes, _half(blocks[..., :2]))
+
+
+_SPLITTERS: dict[str, Callable[[GgufTensor], BlockMatrix]] = {
+    "Q4_0": _split_q4_0,
+    "Q4_1": _split_q4_1,
+    "Q8_0": _split_q8_0,
+}

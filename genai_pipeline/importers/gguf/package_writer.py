@@ -1,0 +1,84 @@
+"""A package folder that appears whole or not at all: written beside its place, then renamed into it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from genai_pipeline.errors import ImportModelError
+
+
+@contextmanager
+def new_package(target: Path) -> Iterator[Path]:
+    """A temporary folder that becomes ``target`` when the block ends well and vanishes when it does not.
+
+    Raises ``ImportModelError`` when ``target`` holds something already.
+    """
+    check_free(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent))
+    try:
+        yield scratch
+        scratch.chmod(0o777 & ~_umask())  # mkdtemp makes folders private
+        _sync(scratch)
+        _move(scratch, target)
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
+    _sync_folder(target.parent)
+
+
+def check_free(target: Path) -> None:
+    """Raises ``ImportModelError`` unless ``target`` is absent or an empty folder."""
+    if target.is_dir() and not any(target.iterdir()):
+        return
+    if target.exists() or target.is_symlink():
+        raise ImportModelError(
+            f"{target}: exists and is not an empty folder", hint="give a new folder, or remove this one first"
+        )
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes UTF-8 text with the line ends it has."""
+    path.write_text(text, encoding="utf-8", newline="")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes ``value`` as JSON, characters as they are."""
+    write_text(path, json.dumps(value, ensure_ascii=False, indent=1))
+
+
+def _move(scratch: Path, target: Path) -> None:
+    if target.is_dir():
+        target.rmdir()  # empty: renaming over a folder works on some systems only
+    scratch.rename(target)
+
+
+def _sync(folder: Path) -> None:
+    """Brings every file of ``folder`` to the disk, so that the rename never shows a name without its bytes."""
+    for path in folder.iterdir():
+        with path.open("rb") as stream:
+            os.fsync(stream.fileno())
+    _sync_folder(folder)
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name == "nt":  # folders cannot be opened there
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
