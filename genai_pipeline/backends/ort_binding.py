@@ -55,7 +55,9 @@ class OrtBinding:
         else:
             if held is None or (held is not buffer and not _same(held, buffer)):
                 assert port in self._graph.signature.outputs, f"{self._graph.component} has no output '{port}'"
-                self._io.bind_output(port, self._graph.place, element_number(buffer.dtype), buffer.shape, buffer.address)
+                self._io.bind_output(
+                    port, self._graph.place, element_number(buffer.dtype), buffer.shape, buffer.address
+                )
             if held is None and port in self._outputs:
                 self._runtime_owned.remove(port)
             self._order.setdefault(port, len(self._order))

@@ -41,6 +41,8 @@ def supported_dtypes(kernels: list[tuple[str, str, frozenset[str]]], op: str, pr
 
     ``kernels``: (operation, provider, dtypes of its main type constraint) of every kernel of the runtime.
     """
-    dtypes = sorted({dtype for name, provider, types in kernels if name == op and provider in providers for dtype in types})
+    dtypes = sorted(
+        {dtype for name, provider, types in kernels if name == op and provider in providers for dtype in types}
+    )
     where = ", ".join(short_name(provider) for provider in providers)
     return f"provider {where} has {op} for {', '.join(dtypes)}" if dtypes else ""

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from genai_pipeline.backends.dtypes import runtime_dtype_name
 from genai_pipeline.backends.ort_binding import OrtBinding
 from genai_pipeline.graph.signature import GraphSignature, Port
 
+LOGIT_ROWS = "logit_rows"
 QUIET = 4  # fatal only: what goes wrong is raised, and need not be printed too
 
 
 class OrtGraph:
-    """A session with what bindings need at hand; ``place`` is the runtime's name for where buffers live."""
+    """A session with what bindings need at hand; ``place`` is the runtime's name for where buffers live.
+
+    ``logits``: the output that was rewritten to give only the rows that ``logit_rows`` asks for, or None.
+    """
 
     def __init__(
         self,
@@ -22,8 +27,8 @@ class OrtGraph:
         *,
         providers: tuple[str, ...],
         notes: tuple[str, ...],
-        logit_rows: bool,
         source: GraphSignature,
+        logits: str | None,
     ) -> None:
         self.component = component
         self.session = session
@@ -31,10 +36,11 @@ class OrtGraph:
         self.place = runtime.OrtDevice.make("cpu", 0)._get_c_device()
         self.run_options = runtime.RunOptions()
         self.run_options.log_severity_level = QUIET
-        self._signature = session_signature(session, source)
+        rewritten = frozenset() if logits is None else frozenset({logits, LOGIT_ROWS})
+        self._signature = session_signature(session, source, rewritten)
         self._providers = providers
         self._notes = notes
-        self._logit_rows = logit_rows
+        self._logit_rows = logits is not None
         self._seconds = 0.0
 
     @property
@@ -80,11 +86,15 @@ class OrtGraph:
         self.session = self.native = None
 
 
-def session_signature(session: Any, source: GraphSignature) -> GraphSignature:
-    """Ports of a session; opset and metadata as the file has them."""
+def session_signature(session: Any, source: GraphSignature, rewritten: frozenset[str]) -> GraphSignature:
+    """Ports of a session: as the file has them, except for those that a rewrite added or changed."""
+
+    def port(arg: Any, known: Mapping[str, Port]) -> Port:
+        return known[arg.name] if arg.name in known and arg.name not in rewritten else _port(arg)
+
     return GraphSignature(
-        inputs={arg.name: _port(arg) for arg in session.get_inputs()},
-        outputs={arg.name: _port(arg) for arg in session.get_outputs()},
+        inputs={arg.name: port(arg, source.inputs) for arg in session.get_inputs()},
+        outputs={arg.name: port(arg, source.outputs) for arg in session.get_outputs()},
         opset=source.opset,
         metadata=source.metadata,
         windows=source.windows,
@@ -92,5 +102,5 @@ def session_signature(session: Any, source: GraphSignature) -> GraphSignature:
 
 
 def _port(arg: Any) -> Port:
-    shape = None if arg.shape is None else tuple(dim if isinstance(dim, int) else dim or "" for dim in arg.shape)
+    shape = tuple(dim if isinstance(dim, int) else dim or "" for dim in arg.shape)
     return Port(arg.name, runtime_dtype_name(arg.type), shape)

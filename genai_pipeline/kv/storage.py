@@ -44,13 +44,16 @@ class StateStorage(Protocol):
         """End a row; its memory may be kept warm up to a bound."""
 
     def save(self, row: int, start: int, stop: int) -> list[NDArray[Any]]:
-        """Copies of tokens [start, stop) of a row, one array per state tensor, length axis first after the batch."""
+        """Copies of tokens [start, stop) of a row: one array [tokens, ...] per state tensor, so pages are slices."""
 
     def load(self, row: int, start: int, tensors: Sequence[NDArray[Any]]) -> None:
-        """Write what ``save`` gave into a row from token ``start`` on and commit it."""
+        """Write what ``save`` gave into a row from token ``start`` on and commit it; what lay beyond is forgotten."""
 
-    def resident_bytes(self) -> int:
-        """Bytes of memory really held."""
+    def trim(self) -> None:
+        """Give back the memory that free rows keep warm."""
+
+    def resident_bytes(self) -> int | None:
+        """Bytes of memory really held; None where the system does not say. Too slow for every step."""
 
     def close(self) -> None:
-        """Give all memory back."""
+        """Give all memory back. No binding may run with it any more."""

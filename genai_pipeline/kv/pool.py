@@ -1,0 +1,225 @@
+"""The manager of one loop's state: owns rows and pages, and keeps the storages of all its components in step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from numpy.typing import NDArray
+
+from genai_pipeline.backends.protocol import Binding
+from genai_pipeline.errors import CapacityError
+from genai_pipeline.graph.plan import StatePlan
+from genai_pipeline.kv.append import AppendStorage
+from genai_pipeline.kv.arena import ArenaStorage
+from genai_pipeline.kv.geometry import PAGE_TOKENS, TensorLayout, aligned_capacity, bytes_per_token, pages_for
+from genai_pipeline.kv.memory import overcommits
+from genai_pipeline.kv.pages import PageLedger
+from genai_pipeline.kv.storage import StateStorage
+
+SavedTokens = Mapping[str, Sequence[Sequence[NDArray[Any]]]]  # component -> state entry -> state tensor
+
+
+@dataclass(frozen=True, slots=True)
+class PoolUsage:
+    """What of a pool is in use now; ``resident_bytes`` None: the system does not say."""
+
+    rows: int
+    pages: int
+    num_rows: int
+    num_pages: int
+    page_bytes: int
+    resident_bytes: int | None
+
+
+class KvPool:
+    """State of up to ``max_rows`` sequences of one loop, each of up to ``capacity`` tokens.
+
+    A sequence owns a row from ``open`` to ``release``. Before a run its pages are reserved, after it ``commit`` says
+    how many tokens count; what lies beyond is scratch. ``budget_bytes`` bounds the pages of all rows together (None:
+    enough for every row to be full). Raises CapacityError when not even one full row fits.
+    """
+
+    def __init__(
+        self,
+        components: Mapping[str, Sequence[StatePlan]],
+        *,
+        max_rows: int,
+        capacity: int,
+        budget_bytes: int | None = None,
+    ) -> None:
+        states = [state for plans in components.values() for state in plans]
+        self.capacity = capacity
+        self.page_bytes = PAGE_TOKENS * bytes_per_token(states)
+        num_pages = _num_pages(self.page_bytes, max_rows, capacity, budget_bytes)
+        if not overcommits() and any(state.update in _ARENA for state in states):
+            max_rows = min(max_rows, num_pages // pages_for(capacity))  # every row is paid for in full at once
+        self._ledger = PageLedger(max_rows, num_pages)
+        self._storages = {name: create_storages(plans, max_rows, capacity) for name, plans in components.items()}
+        self._sides = {storage.pad_side for storage in self._all()}
+        self._lengths: dict[int, int] = {}
+
+    @property
+    def pad_side(self) -> Literal["left", "right"]:
+        """Where ragged rows are padded. Where components differ, rows of different lengths must not share a run."""
+        return "left" if "left" in self._sides else "right"
+
+    @property
+    def ragged(self) -> bool:
+        """Whether rows of different lengths may share a run."""
+        return len(self._sides) < 2
+
+    @property
+    def max_rows(self) -> int:
+        """Sequences that may live at once."""
+        return self._ledger.num_rows
+
+    @property
+    def num_pages(self) -> int:
+        """Pages of the whole budget."""
+        return self._ledger.num_pages
+
+    @property
+    def free_rows(self) -> int:
+        """Rows nobody owns."""
+        return self._ledger.free_rows
+
+    @property
+    def free_pages(self) -> int:
+        """Pages nobody holds."""
+        return self._ledger.free_pages
+
+    def open(self) -> int | None:
+        """Give the lowest free row to a sequence, empty; None when all are taken."""
+        row = self._ledger.take()
+        if row is not None:
+            self._lengths[row] = 0
+            for storage in self._all():
+                storage.open(row)
+        return row
+
+    def length(self, row: int) -> int:
+        """Committed tokens of a row."""
+        return self._lengths[row]
+
+    def reserve(self, row: int, tokens: int) -> bool:
+        """Make sure of the pages for ``tokens`` tokens in all; False, and nothing changed, if there are too few."""
+        assert tokens <= self.capacity
+        return self._ledger.reserve(row, tokens)
+
+    def bind(
+        self, component: str, binding: Binding, rows: Sequence[int], lengths: Sequence[int], new: Sequence[int]
+    ) -> int:
+        """Bind a component's state for a run over ``rows``; returns P, the past that every row is padded to."""
+        width = max(lengths)
+        for storage in self._storages.get(component, ()):
+            width = max(width, storage.bind(binding, rows, lengths, new))
+        return width
+
+    def commit(self, rows: Sequence[int], lengths: Sequence[int]) -> None:
+        """After a successful run of every component: the rows now hold ``lengths`` tokens, within their pages."""
+        for row, length in zip(rows, lengths, strict=True):
+            assert pages_for(length) <= self._ledger.held(row), f"row {row} holds too few pages for {length} tokens"
+            self._lengths[row] = length
+        for storage in self._all():
+            storage.commit(rows, lengths)
+
+    def truncate(self, row: int, length: int) -> None:
+        """Forget everything from token ``length`` on, and give back its pages."""
+        assert length <= self._lengths[row]
+        for storage in self._all():
+            storage.truncate(row, length)
+        self._lengths[row] = length
+        self._ledger.shrink(row, length)
+
+    def move(self, source: int, target: int) -> None:
+        """Move a live row into a free one, which is what keeps the rows of a batch consecutive."""
+        self._ledger.move(source, target)
+        for storage in self._all():
+            storage.move(source, target)
+        self._lengths[target] = self._lengths.pop(source)
+
+    def release(self, row: int) -> None:
+        """End a row: it and its pages are free."""
+        for storage in self._all():
+            storage.release(row)
+        del self._lengths[row]
+        self._ledger.give_back(row)
+
+    def save(self, row: int, start: int, stop: int) -> SavedTokens:
+        """Copies of tokens [start, stop) of a row, of all components."""
+        return {
+            name: [storage.save(row, start, stop) for storage in storages] for name, storages in self._storages.items()
+        }
+
+    def load(self, row: int, start: int, stop: int, saved: SavedTokens) -> None:
+        """Write saved tokens [start, stop) into a row, whose pages must be reserved, and commit them."""
+        assert pages_for(stop) <= self._ledger.held(row)
+        for name, storages in self._storages.items():
+            for storage, tensors in zip(storages, saved[name], strict=True):
+                assert len(tensors[0]) == stop - start
+                storage.load(row, start, tensors)
+        self._lengths[row] = stop
+
+    def trim(self) -> None:
+        """Give back the memory that free rows keep warm."""
+        for storage in self._all():
+            storage.trim()
+
+    def usage(self) -> PoolUsage:
+        """What is in use now. Reads the kernel's memory map: not for every step."""
+        sizes = [storage.resident_bytes() for storage in self._all()]
+        ledger = self._ledger
+        return PoolUsage(
+            rows=ledger.num_rows - ledger.free_rows,
+            pages=ledger.num_pages - ledger.free_pages,
+            num_rows=ledger.num_rows,
+            num_pages=ledger.num_pages,
+            page_bytes=self.page_bytes,
+            resident_bytes=None if None in sizes else sum(size or 0 for size in sizes),
+        )
+
+    def close(self) -> None:
+        """Give all memory back. No graph may run with it any more."""
+        for storage in self._all():
+            storage.close()
+
+    def _all(self) -> Iterator[StateStorage]:
+        for storages in self._storages.values():
+            yield from storages
+
+
+_ARENA = ("in_place", "scatter")
+
+
+def create_storages(states: Sequence[StatePlan], max_rows: int, capacity: int) -> tuple[StateStorage, ...]:
+    """One storage per state entry of a component."""
+    layouts = [TensorLayout.of(tensor) for state in states if state.update in _ARENA for tensor in state.tensors]
+    aligned = aligned_capacity(layouts, capacity)
+    return tuple(_storage(state, max_rows, capacity, aligned) for state in states)
+
+
+def _storage(state: StatePlan, max_rows: int, capacity: int, aligned: int) -> StateStorage:
+    if state.update == "in_place":
+        return ArenaStorage(state, max_rows=max_rows, capacity=aligned)
+    if state.update == "scatter":
+        # Its graphs read the whole buffer and mask what is not in use; a row starts from zeros, as nothing that an
+        # ended sequence left behind may be read, not even with a weight of 0.
+        return ArenaStorage(state, max_rows=max_rows, capacity=aligned, warm_tokens=0)
+    assert state.update == "append", f"state '{state.update}' has no storage; validation refuses it"
+    return AppendStorage(state, capacity=capacity)
+
+
+def _num_pages(page_bytes: int, max_rows: int, capacity: int, budget_bytes: int | None) -> int:
+    per_row = pages_for(capacity)
+    if budget_bytes is None or page_bytes == 0:
+        return max_rows * per_row
+    pages = min(budget_bytes // page_bytes, max_rows * per_row)
+    if pages < per_row:
+        raise CapacityError(
+            f"a full context of {capacity} tokens takes {per_row * page_bytes / 2**20:.0f} MiB of cache, more than the "
+            f"{budget_bytes / 2**20:.0f} MiB given",
+            hint="give more memory or lower the context length",
+        )
+    return pages
