@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from genai_pipeline.backends.dtypes import runtime_dtype_name
 from genai_pipeline.backends.providers import short_name
 
 _STATUS = re.compile(r"\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ")
@@ -36,13 +37,19 @@ def shorten(error: BaseException) -> str:
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 
-def supported_dtypes(kernels: list[tuple[str, str, frozenset[str]]], op: str, providers: tuple[str, ...]) -> str:
-    """The dtypes in which the providers have the operation, as text; "" when they have it in none.
+def kernel_hint(op: str, providers: tuple[str, ...]) -> str:
+    """In which dtypes the providers have kernels of an operation, and what can be done when that is not enough."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as native
 
-    ``kernels``: (operation, provider, dtypes of its main type constraint) of every kernel of the runtime.
-    """
-    dtypes = sorted(
-        {dtype for name, provider, types in kernels if name == op and provider in providers for dtype in types}
-    )
+    dtypes = {
+        runtime_dtype_name(name)
+        for kernel in native.get_all_opkernel_def()
+        if kernel.op_name == op and kernel.provider in providers
+        for name in next(iter(kernel.type_constraints.values()), ())
+    }
+    if not dtypes:
+        return "use a provider that has it, or export the graph without it"
     where = ", ".join(short_name(provider) for provider in providers)
-    return f"provider {where} has {op} for {', '.join(dtypes)}" if dtypes else ""
+    return (
+        f"{where} has {op} for {', '.join(sorted(dtypes))}: cast to one of these in the graph, or use another provider"
+    )

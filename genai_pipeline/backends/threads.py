@@ -98,7 +98,7 @@ def cgroup_quota(membership: Path, root: Path) -> float | None:
         return None
     limits = []
     for line in lines:
-        hierarchy, controllers, path = (line.split(":", 2) + ["", ""])[:3]
+        hierarchy, controllers, path = ([*line.split(":", 2), "", ""])[:3]
         if hierarchy == "0":
             limits += [_quota_v2(folder) for folder in _ancestors(root, path)]
         elif "cpu" in controllers.split(","):

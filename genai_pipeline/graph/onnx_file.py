@@ -2,7 +2,8 @@
 
 Reading a signature or an outline never touches weights: see ``onnx_wire``. Models that are changed are ``onnx_ir``
 models whose weights stay memory-mapped in their files. Other modules that build or rewrite graphs use ``ir`` from here
-(``onnx_file.ir.Node(...)``), so the libraries are loaded on first use.
+(``onnx_file.ir.Node(...)``), so the libraries are loaded on first use. Longer than
+most modules because it is the only home of both libraries.
 """
 
 from __future__ import annotations
@@ -88,6 +89,18 @@ def signature_of(model: onnx.ModelProto) -> GraphSignature:
         metadata={entry.key: entry.value for entry in model.metadata_props},
         windows=_attention_windows(graph),
     )
+
+
+def node_dtypes(path: Path, root: Path, op_type: str, name: str) -> tuple[str, ...]:
+    """Known dtypes of the inputs of the node with that operation and name; empty when there is no such node."""
+    from onnx import shape_inference
+
+    graph = shape_inference.infer_shapes(read_outline(path, root)).graph
+    known = {tensor.name: tensor.data_type for tensor in graph.initializer}
+    for value in (*graph.input, *graph.value_info):
+        known.setdefault(value.name, value.type.tensor_type.elem_type)
+    node = next((node for node in graph.node if node.op_type == op_type and node.name == name), None)
+    return tuple(_TYPES[known[value]][0] for value in (node.input if node else ()) if known.get(value) in _TYPES)
 
 
 def external_tensors(model: onnx.ModelProto) -> tuple[ExternalTensor, ...]:

@@ -105,7 +105,8 @@ class AppendStorage:
     def load(self, row: int, start: int, tensors: Sequence[NDArray[Any]]) -> None:
         """Write saved tokens from ``start`` on and commit them, in a block of the row's own."""
         stop = start + len(tensors[0])
-        assert start <= self._places[row].length and stop <= self._capacity
+        assert start <= self._places[row].length
+        assert stop <= self._capacity
         block = _Block(self._layouts, [row], stop)
         old = self._tokens(row) if start else []
         for i, saved in enumerate(tensors):

@@ -64,7 +64,8 @@ class ArenaStorage:
     def commit(self, rows: Sequence[int], lengths: Sequence[int]) -> None:
         """The rows now hold ``lengths`` tokens."""
         for row, length in zip(rows, lengths, strict=True):
-            assert 0 <= length <= self._touched[row] and row in self._lengths
+            assert 0 <= length <= self._touched[row]
+            assert row in self._lengths
             self._lengths[row] = length
 
     def truncate(self, row: int, length: int) -> None:
@@ -74,7 +75,8 @@ class ArenaStorage:
 
     def move(self, source: int, target: int) -> None:
         """Move a live row into a free one by remapping its pages, or by copying its tokens where that is impossible."""
-        assert source in self._lengths and target not in self._lengths
+        assert source in self._lengths
+        assert target not in self._lengths
         length = self._lengths.pop(source)
         for arena in self._arenas:
             arena.move(source, target, length)
@@ -100,7 +102,8 @@ class ArenaStorage:
     def load(self, row: int, start: int, tensors: Sequence[NDArray[Any]]) -> None:
         """Write saved tokens from ``start`` on and commit them."""
         stop = start + len(tensors[0])
-        assert start <= self._lengths[row] and stop <= self._capacity
+        assert start <= self._lengths[row]
+        assert stop <= self._capacity
         for arena, saved in zip(self._arenas, tensors, strict=True):
             arena.tokens(row)[start:stop] = saved
         self._touched[row] = max(self._touched[row], stop)

@@ -58,7 +58,7 @@ class Region:
 
     def array(self, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         """A view of the memory at ``offset``."""
-        return np.ndarray(shape, dtype, self.bytes, offset)  # type: ignore[arg-type]
+        return np.ndarray(shape, dtype, self.bytes, offset)
 
     def discard(self, offset: int, nbytes: int) -> None:
         """Give a range back to the system; it reads as zeros afterwards."""

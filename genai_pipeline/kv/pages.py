@@ -11,7 +11,8 @@ class PageLedger:
     """Rows [0, num_rows) and a budget of pages. A row holds pages from its first reservation until it is given back."""
 
     def __init__(self, num_rows: int, num_pages: int) -> None:
-        assert num_rows > 0 and num_pages >= 0
+        assert num_rows > 0
+        assert num_pages >= 0
         self.num_rows = num_rows
         self.num_pages = num_pages
         self._free_rows = list(range(num_rows))  # a heap

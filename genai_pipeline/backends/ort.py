@@ -1,0 +1,154 @@
+"""The default backend: graphs on ONNX Runtime, strict about where they run and about the files they read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from genai_pipeline.backends.ort_errors import MissingKernel, kernel_hint, missing_kernel, shorten
+from genai_pipeline.backends.ort_graph import QUIET, OrtGraph
+from genai_pipeline.backends.protocol import LoadRequest
+from genai_pipeline.backends.providers import ProviderChoice, choose, long_name, short_name
+from genai_pipeline.backends.runtime import onnxruntime
+from genai_pipeline.backends.threads import POOL
+from genai_pipeline.errors import GraphLoadError, OptionError
+from genai_pipeline.graph import onnx_file
+from genai_pipeline.graph.external_data import LoadableGraph, loadable_graph
+from genai_pipeline.graph.logit_rows import rewrite_logit_rows
+
+_CPU = "CPUExecutionProvider"
+_DATA_FOLDER = "session.model_external_initializers_file_folder_path"
+_NO_CPU = "session.disable_cpu_ep_fallback"
+_ASSIGNMENT = "session.record_ep_graph_assignment_info"
+# Entries that this backend decides itself; a package that sets one would be ignored or break the placement rules.
+_RESERVED = {
+    "session.use_per_session_threads": "all graphs share one thread pool",
+    "session.intra_op_num_threads": "all graphs share one thread pool; give threads= to load",
+    "session.inter_op_num_threads": "all graphs share one thread pool; give threads= to load",
+    _DATA_FOLDER: "external data is resolved by the package's own rule",
+    _ASSIGNMENT: "it is always on: it tells where nodes run",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What the session is created from, the output that was rewritten, and what is worth saying about it."""
+
+    graph: LoadableGraph
+    logits: str | None
+    notes: tuple[str, ...] = ()
+
+
+class OrtBackend:
+    """Loads graphs into ONNX Runtime sessions that share the process-wide thread pool.
+
+    ``threads``: size of the pool; None: the cores the process may use. It can be chosen once per process.
+    """
+
+    def __init__(self, *, threads: int | None = None) -> None:
+        self._threads = threads
+
+    @property
+    def name(self) -> str:
+        """The name users select it by."""
+        return "ort"
+
+    def load(self, request: LoadRequest) -> OrtGraph:
+        """Load one graph.
+
+        Raises RuntimeMissingError, ProviderUnavailableError, GraphFileError (the file or its weights), OptionError
+        (threads, configuration) or GraphLoadError (the runtime refuses the graph).
+        """
+        runtime = onnxruntime()
+        choice = choose(request.providers, runtime.get_available_providers(), required=request.providers_required)
+        options = _session_options(runtime, request, choice)
+        pool = POOL.ensure(runtime, self._threads)
+        source = _source(request)
+        if source.graph.folder is not None:
+            options.add_session_config_entry(_DATA_FOLDER, source.graph.folder)
+        session = _create(runtime, request, choice, options, source.graph)
+        running = _providers_of(session)
+        idle = tuple(
+            f"provider '{short_name(name)}' was loaded but runs no node of '{request.component}'"
+            for name in choice.names
+            if name not in running
+        )
+        return OrtGraph(
+            runtime,
+            session,
+            request.component,
+            providers=tuple(short_name(name) for name in running),
+            notes=(*choice.notes, *pool.notes, *source.notes, *idle),
+            source=onnx_file.read_signature(Path(request.path), Path(request.root)),
+            logits=source.logits,
+        )
+
+
+def _source(request: LoadRequest) -> _Source:
+    """The file as it is, or rewritten in memory where only some logits are wanted."""
+    path, root = Path(request.path), Path(request.root)
+    if request.logits is None:
+        return _Source(loadable_graph(path, root), None)
+    model = onnx_file.load_model(path, root)
+    result = rewrite_logit_rows(model, request.logits)
+    if not result.rewritten:
+        note = f"'{request.component}' computes the logits of every token of a run: {result.reason}"
+        return _Source(loadable_graph(path, root), None, (note,))
+    return _Source(loadable_graph(path, root, model), request.logits)
+
+
+def _session_options(runtime: Any, request: LoadRequest, choice: ProviderChoice) -> Any:
+    options = runtime.SessionOptions()
+    options.use_per_session_threads = False
+    options.log_severity_level = QUIET
+    # A memory pattern is kept for every combination of input shapes ever seen; a growing context has no end of them.
+    options.enable_mem_pattern = False
+    options.add_session_config_entry(_ASSIGNMENT, "1")
+    config = dict(request.config)
+    if request.providers_required and _CPU not in choice.names:
+        config.setdefault(_NO_CPU, "1")
+    for key, value in config.items():
+        if key in _RESERVED:
+            raise OptionError(
+                f"component '{request.component}' sets '{key}', which cannot be set: {_RESERVED[key]}", param=key
+            )
+        options.add_session_config_entry(key, value)
+    return options
+
+
+def _create(runtime: Any, request: LoadRequest, choice: ProviderChoice, options: Any, graph: LoadableGraph) -> Any:
+    given: Mapping[str, Mapping[str, str]] = {long_name(n): dict(o) for n, o in request.provider_options}
+    providers = [(name, dict(given.get(name, {}))) for name in choice.names]
+    source = graph.source if isinstance(graph.source, bytes) else str(graph.source)
+    try:
+        # enable_fallback=0: the runtime would print to stdout and go on with another provider.
+        return runtime.InferenceSession(source, options, providers=providers, enable_fallback=0)
+    except Exception as error:
+        missing = missing_kernel(error)
+        if missing is not None:
+            raise _no_kernel(request, choice, missing) from error
+        hint = ""
+        if _CPU not in choice.names and "CPU EP" in str(error):
+            hint = "name cpu as the last provider to let it run what the others cannot"
+        raise GraphLoadError(
+            f"component '{request.component}': the runtime refuses the graph: {shorten(error)}", hint=hint
+        ) from error
+
+
+def _no_kernel(request: LoadRequest, choice: ProviderChoice, missing: MissingKernel) -> GraphLoadError:
+    dtypes = onnx_file.node_dtypes(Path(request.path), Path(request.root), missing.op, missing.node)
+    of_type = f" on {', '.join(dict.fromkeys(dtypes))}" if dtypes else ""
+    which = f"node '{missing.node}' ({missing.op})" if missing.node else f"a node {missing.op}"
+    where = ", ".join(short_name(name) for name in choice.names)
+    return GraphLoadError(
+        f"component '{request.component}': {which}{of_type} has no kernel in provider {where}",
+        hint=kernel_hint(missing.op, choice.names),
+    )
+
+
+def _providers_of(session: Any) -> tuple[str, ...]:
+    """Providers that nodes were assigned to, in the session's order; a graph without nodes runs nowhere else."""
+    assigned = {subgraph.ep_name for subgraph in session.get_provider_graph_assignment_info()}
+    return tuple(name for name in session.get_providers() if name in assigned) or (_CPU,)
