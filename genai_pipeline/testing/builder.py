@@ -32,6 +32,7 @@ Operand = Any  # Value | int | float | NDArray | None: what ``op`` accepts
 
 OPSET = 21  # attention over growing caches needs nothing newer; ``opset=24`` brings TensorScatter
 IR_VERSION = 10
+WEIGHT_BYTES = 512  # smaller tensors stay in the graph file: shape inference needs axes and sizes
 MICROSOFT = "com.microsoft"
 
 
@@ -107,31 +108,39 @@ class GraphBuilder:
         """The length of one axis, int64 of shape [1]."""
         return self.op("Shape", value, start=axis, end=axis + 1)
 
-    def subgraph(self, inputs: Sequence[Value], outputs: Sequence[Value], body: GraphBuilder) -> onnx_ir.Graph:
-        """The nodes of ``body`` as a graph attribute, e.g. for Scan."""
+    def subgraph(self, body: GraphBuilder) -> onnx_ir.Graph:
+        """``body`` as a graph attribute, e.g. of Scan; its ports become the subgraph's."""
         self._domains |= body._domains
-        return onnx_file.ir.Graph(inputs, outputs, nodes=body._nodes, initializers=body._initializers, name=body._name)
+        return body._graph({})
+
+    def port(self, name: str) -> Value | None:
+        """The input of that name, if it was declared."""
+        return next((value for value in self._inputs if value.name == name), None)
 
     def model(self) -> onnx_ir.Model:
         """The finished model; the builder is not used again."""
         domains = {domain: 1 for domain in sorted(self._domains) if domain}
-        graph = onnx_file.ir.Graph(
-            self._inputs,
-            self._outputs,
-            nodes=self._nodes,
-            initializers=self._initializers,
-            opset_imports={"": self._opset, **domains},
-            name=self._name,
-        )
+        graph = self._graph({"": self._opset, **domains})
         return onnx_file.ir.Model(graph, ir_version=IR_VERSION, producer_name="genai_pipeline.testing")
 
     def save(self, path: Path, external_data: str | None = None) -> Path:
         """Write the model to ``path``, its weights beside it in a file named ``external_data`` if given."""
         if external_data is not None:
-            onnx_file.ir.save(self.model(), path, external_data=external_data, size_threshold_bytes=0)
+            onnx_file.ir.save(self.model(), path, external_data=external_data, size_threshold_bytes=WEIGHT_BYTES)
         else:
             onnx_file.ir.save(self.model(), path)
         return path
+
+    def _graph(self, opsets: dict[str, int]) -> onnx_ir.Graph:
+        """Everything collected, as a graph."""
+        return onnx_file.ir.Graph(
+            self._inputs,
+            self._outputs,
+            nodes=self._nodes,
+            initializers=self._initializers,
+            opset_imports=opsets,
+            name=self._name,
+        )
 
     def _operand(self, item: Operand) -> Value | None:
         """An operand as a value: numbers and arrays become initializers."""
@@ -148,7 +157,7 @@ class GraphBuilder:
 
 
 def digit_head(vocabulary: int) -> NDArray[np.float32]:
-    """The head of the closed-form decoders, [2 * base, vocabulary]: column v has ones at rows v // base and base + v % base.
+    """The head of the closed-form decoders, [2 * base, vocabulary]: column v has ones at v // base and base + v % base.
 
     An answer goes in as two one-hot digits, so its logit is the sum of both and every other token has at most one.
     """

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from genai_pipeline.testing.builder import GraphBuilder
-from genai_pipeline.testing.kinds import KINDS, KindOptions, Twin
+from genai_pipeline.testing.kinds import KINDS, Twin
 from genai_pipeline.testing.vocabulary import CHATML, Vocabulary
 
 METADATA_FILE = "inference_metadata.yaml"
@@ -71,11 +71,12 @@ def write_package(
     """Write a package of one of ``KINDS`` into ``folder`` (made if absent) and return it with its twin.
 
     ``options`` are the fields of ``KindOptions``: update, positions, dtypes, script, vocabulary size and so on.
-    ``external_data`` puts weights into ``<graph>.onnx.data``. Raises TypeError for an unknown option and ValueError for an unknown kind.
+    ``external_data`` puts weights into ``<graph>.onnx.data``. Raises TypeError for an unknown option and ValueError
+    for an unknown kind or an option that the kind has no use for.
     """
     if kind not in KINDS:
         raise ValueError(f"unknown kind {kind!r}: one of {', '.join(sorted(KINDS))}")
-    content = KINDS[kind](KindOptions(**options))
+    content = KINDS[kind].content(options)
     root = Path(folder)
     root.mkdir(parents=True, exist_ok=True)
     for file, graph in content.graphs.items():
@@ -85,7 +86,7 @@ def write_package(
     if chat_template is not None:
         (root / "chat_template.jinja").write_text(chat_template, encoding="utf-8")
         tokenizer["chat_template"] = "chat_template.jinja"
-    metadata = {
+    metadata: dict[str, Any] = {
         "schema_version": "1",
         "name": name or f"tiny-{kind}",
         "inputs": {"prompt": {"modality": "text"}},

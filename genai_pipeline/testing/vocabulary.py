@@ -159,7 +159,7 @@ def _word_parts(vocabulary: Vocabulary) -> dict[str, Any]:
 def _byte_parts(vocabulary: Vocabulary) -> dict[str, Any]:
     """Pre-tokenizer, model and decoder that give one token per byte."""
     byte_level_step = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}
-    model = {"type": "BPE", "dropout": None, "unk_token": None, "vocab": vocabulary.ids, "merges": []}
+    model: dict[str, Any] = {"type": "BPE", "dropout": None, "unk_token": None, "vocab": vocabulary.ids, "merges": []}
     return {"pre_tokenizer": byte_level_step, "decoder": dict(byte_level_step), "model": model}
 
 

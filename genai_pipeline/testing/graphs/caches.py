@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from genai_pipeline.testing.builder import MICROSOFT, GraphBuilder, Value
+from genai_pipeline.testing.builder import MICROSOFT, Dim, GraphBuilder, Value
 from genai_pipeline.testing.graphs.rules import Step
 
 Positions = Literal["input", "mask"]
@@ -50,19 +50,19 @@ class Cache(Protocol):
         """Declare the ports for positions and masks and derive what each token sees; ``token`` is int64 [b, S]."""
 
     def store(self, b: GraphBuilder, g: Geometry, layer: int, cells: Pair, step: Step) -> Pair:
-        """Declare one layer's cache ports and write cells [b, S, heads * head_dim] in float32; all columns come back."""
+        """Declare one layer's cache ports and write cells [b, S, heads * head_dim], float32; all columns come back."""
 
 
 def past_ports(b: GraphBuilder, g: Geometry, layer: int, length: str) -> Pair:
     """The key and value cache inputs of a layer."""
-    shape = ["batch", g.heads, length, g.head_dim]
+    shape: list[Dim] = ["batch", g.heads, length, g.head_dim]
     key = b.input(f"past_key_values.{layer}.key", g.key_dtype, shape)
     return key, b.input(f"past_key_values.{layer}.value", g.value_dtype, shape)
 
 
 def present_ports(b: GraphBuilder, g: Geometry, layer: int, presents: Pair, length: str) -> None:
     """Name the key and value cache outputs of a layer."""
-    shape = ["batch", g.heads, length, g.head_dim]
+    shape: list[Dim] = ["batch", g.heads, length, g.head_dim]
     b.output(f"present.{layer}.key", presents[0], g.key_dtype, shape)
     b.output(f"present.{layer}.value", presents[1], g.value_dtype, shape)
 
@@ -166,7 +166,8 @@ class InPlaceCache:
 
     def store(self, b: GraphBuilder, g: Geometry, layer: int, cells: Pair, step: Step) -> Pair:
         """See Cache.store; the cells come back from the buffer, cut to the length in use."""
-        assert g.key_dtype == g.value_dtype, "GroupQueryAttention has one dtype"
+        if g.key_dtype != g.value_dtype:
+            raise ValueError("GroupQueryAttention (update in_place) has one dtype for keys and values")
         past = past_ports(b, g, layer, "capacity")
         key, value = b.cast(cells[0], g.key_dtype), b.cast(cells[1], g.value_dtype)
         _, *present = b.ops(
@@ -189,7 +190,7 @@ class InPlaceCache:
 
 @dataclass(frozen=True)
 class ScatterCache:
-    """TensorScatter writes the new tokens into a fixed buffer at ``write_indices``; ``nonpad_kv_seqlen`` bounds what counts.
+    """TensorScatter writes the new tokens into a fixed buffer at ``write_indices``; ``nonpad_kv_seqlen`` tokens count.
 
     Every row has its own past and may take several tokens: rows are never padded but by the buffer's own end.
     """

@@ -27,7 +27,7 @@ class Decoder:
     peak: float = 16.0  # the answer's logit; other tokens have 0 or half of it
 
     def build(self) -> GraphBuilder:
-        """The graph: tokens or embeddings, masks and cache in; ``logits`` [batch, sequence, vocabulary] and cache out."""
+        """The graph: tokens or embeddings, masks and cache in; ``logits`` [batch, sequence, vocabulary], cache out."""
         b = GraphBuilder("decoder", self.cache.opset)
         token = token_port(b) if self.takes == "input_ids" else embeds_port(b)
         step = self.cache.step(b, token)
@@ -53,7 +53,7 @@ def embeds_port(b: GraphBuilder) -> Value:
 
 
 def embedding_graph(vocabulary: int) -> GraphBuilder:
-    """``input_ids`` -> ``inputs_embeds`` [batch, sequence, 4], the embeddings that ``Decoder(takes="inputs_embeds")`` reads."""
+    """``input_ids`` -> ``inputs_embeds`` [batch, sequence, 4], which ``Decoder(takes="inputs_embeds")`` reads."""
     b = GraphBuilder("embedding")
     ids = np.arange(vocabulary)
     rows = np.stack([ids % EMBED_DIGITS, ids // EMBED_DIGITS, np.ones_like(ids), np.zeros_like(ids)], axis=1)

@@ -61,13 +61,20 @@ def cell_weights(layer: int, part: str, cells: int) -> NDArray[np.int64]:
     return (np.arange(cells, dtype=np.int64) + layer + 2 * PARTS.index(part)) % 3 + 1
 
 
+def weighted_cells(start: int, layer: int, part: str, cells: int) -> int:
+    """The weighted sum of the cells (start + cell) mod 5 that a token writes, in plain integers."""
+    weights = cell_weights(layer, part, cells).tolist()
+    return sum(weight * ((start + cell) % CELL_MODULUS) for cell, weight in enumerate(weights))
+
+
 @dataclass(frozen=True)
 class SumRule:
     """FX-kv: next token = f(last token, position, sums over all cached keys and values, layer by layer).
 
     Hidden starts as the token; layer l writes cells (hidden + (l + 2) * position + 3 * part + cell) mod 5 and then adds
     the weighted sum of all cells it sees: hidden' = (hidden + sum_key + 2 * sum_value) mod 97. At the end
-    next = first + (5 * hidden + 3 * token + 7 * position) mod (vocabulary - first), or ``end`` from position ``end_at`` on.
+    next = first + (5 * hidden + 3 * token + 7 * position) mod (vocabulary - first), or ``end`` from position
+    ``end_at`` on.
     """
 
     vocabulary: int
@@ -106,23 +113,26 @@ class SumRule:
 
     def expected(self, prompt: Sequence[int], count: int) -> list[int]:
         """See Rule.expected."""
+        return self.generate(prompt, count, [0] * self.layers)
+
+    def generate(self, prompt: Sequence[int], count: int, extra: Sequence[int]) -> list[int]:
+        """The twin; ``extra`` is added to the hidden value in each layer: what a rule built on this one contributes."""
         tokens = list(prompt)
         sums = [[0, 0] for _ in range(self.layers)]
         for position in range(len(prompt) + count - 1):
-            following = self._advance(tokens[position], position, sums)
+            following = self._advance(tokens[position], position, sums, extra)
             if position >= len(prompt) - 1:
                 tokens.append(following)
         return tokens[len(prompt) :]
 
-    def _advance(self, token: int, position: int, sums: list[list[int]]) -> int:
+    def _advance(self, token: int, position: int, sums: list[list[int]], extra: Sequence[int]) -> int:
         """Write one token into the running sums and return the next one."""
         hidden = token
         for layer, running in enumerate(sums):
             for index, part in enumerate(PARTS):
-                weights = cell_weights(layer, part, self.cells).tolist()
                 start = hidden + (layer + 2) * position + 3 * index
-                running[index] += sum(weight * ((start + cell) % CELL_MODULUS) for cell, weight in enumerate(weights))
-            hidden = (hidden + running[0] + 2 * running[1]) % HIDDEN_MODULUS
+                running[index] += weighted_cells(start, layer, part, self.cells)
+            hidden = (hidden + running[0] + 2 * running[1] + extra[layer]) % HIDDEN_MODULUS
         if self.end_at is not None and position >= self.end_at:
             return self.end
         return self.first + (5 * hidden + 3 * token + 7 * position) % (self.vocabulary - self.first)
