@@ -67,7 +67,7 @@ class ParameterSpec:
 
     at: Location
     name: str
-    type: Literal["integer", "number", "boolean", "string", "choice", "shape"]
+    type: Literal["integer", "number", "boolean", "string", "choice"]
     default: Any = None
     minimum: float | None = None
     maximum: float | None = None
@@ -98,7 +98,7 @@ class TokenizerSpec:
     chat_template: str | None = None
     bos: str | int | None = None
     eos: tuple[str | int, ...] = ()
-    pad: str | int | None = None
+    pad: str | int | None = None  # of a list, the first
     add_bos: bool | None = None
     truncate: int | None = None
     pad_to: int | None = None
@@ -143,7 +143,7 @@ class KvSpec:
     update: KvUpdate
     past: str | None = None
     present: str | None = None
-    layers: int | None = None
+    layers: int | tuple[int, ...] | None = None  # how many, or the numbers of those that have this state
     parts: tuple[str, ...] = ()
     heads: int | tuple[int, ...] | None = None
     head_dim: int | tuple[int, ...] | None = None
@@ -270,7 +270,7 @@ class DecodeSpec:
     """The settings of a ``loop: decode`` stage besides its body."""
 
     at: Location
-    prompt: Binding | None
+    prompt: Binding | None = None
     prompt_template: tuple[str, ...] | None = None
     logits: str | None = None
     tokens: str | None = None
@@ -316,7 +316,7 @@ class StageSpec:
     """One stage: exactly one of ``run``, ``op``, ``decode``, ``iterate`` or a ``for_each`` group with only a body."""
 
     at: Location
-    id: str  # given, or derived from the list position
+    id: str  # given, or derived: the component, operation or loop kind, with _2, _3, ... when that is taken
     kind: Literal["run", "op", "decode", "iterate", "group"]
     run: str | None = None
     op: str | None = None
@@ -352,6 +352,27 @@ class LimitsSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class SpeculativeSpec:
+    """Where drafts come from; exactly one of the three. ``propose`` is a decode stage with the id "propose"."""
+
+    at: Location
+    draft: str | None = None
+    lookup: Mapping[str, int] | None = None
+    propose: StageSpec | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterSpec:
+    """Weights laid over a component, when a condition holds or a request names them."""
+
+    at: Location
+    id: str
+    file: str
+    component: str
+    when: Binding | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PackageSpec:
     """A whole inference metadata file."""
 
@@ -376,6 +397,6 @@ class PackageSpec:
     structured_output: Mapping[str, Any] | None = None
     tools: Mapping[str, Any] | None = None
     reasoning: Mapping[str, Any] | None = None
-    speculative: Mapping[str, Any] | None = None
-    adapters: tuple[Mapping[str, Any], ...] = ()
+    speculative: SpeculativeSpec | None = None
+    adapters: tuple[AdapterSpec, ...] = ()
     session: Mapping[str, Any] | None = None
