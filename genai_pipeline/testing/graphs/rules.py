@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 CELL_MODULUS = 5  # cells are 0 ... 4
 HIDDEN_MODULUS = 97
+PLACES = 4  # a column's content counts 1 to 4 times, by its position: the order in the cache matters
 PARTS = ("key", "value")
 
 
@@ -72,7 +73,8 @@ class SumRule:
     """FX-kv: next token = f(last token, position, sums over all cached keys and values, layer by layer).
 
     Hidden starts as the token; layer l writes cells (hidden + (l + 2) * position + 3 * part + cell) mod 5 and then adds
-    the weighted sum of all cells it sees: hidden' = (hidden + sum_key + 2 * sum_value) mod 97. At the end
+    the sum of all cells it sees, weighted by cell and by position mod 4: hidden' = (hidden + sum_key +
+    2 * sum_value) mod 97. At the end
     next = first + (5 * hidden + 3 * token + 7 * position) mod (vocabulary - first), or ``end`` from position
     ``end_at`` on.
     """
@@ -94,9 +96,11 @@ class SumRule:
     def layer(self, b: GraphBuilder, layer: int, hidden: Value, columns: Sequence[Value], step: Step) -> Value:
         """See Rule.layer."""
         total = hidden
+        place = b.cast(b.op("Add", b.op("Mod", step.column_position, PLACES), 1), "float32")  # [b, T]
         for part, values, factor in zip(PARTS, columns, (1, 2), strict=True):
             weights = cell_weights(layer, part, self.cells).astype(np.float32).reshape(-1, 1)
             weighted = b.op("Squeeze", b.op("MatMul", values, weights), [-1])  # [b, T]
+            weighted = b.op("Mul", weighted, place)
             seen = b.op("Where", step.visible, b.op("Unsqueeze", weighted, [1]), 0.0)
             sums = b.cast(b.op("ReduceSum", seen, [-1], keepdims=0), "int64")
             total = b.op("Add", total, b.op("Mul", sums, factor))
@@ -131,7 +135,7 @@ class SumRule:
         for layer, running in enumerate(sums):
             for index, part in enumerate(PARTS):
                 start = hidden + (layer + 2) * position + 3 * index
-                running[index] += weighted_cells(start, layer, part, self.cells)
+                running[index] += (position % PLACES + 1) * weighted_cells(start, layer, part, self.cells)
             hidden = (hidden + running[0] + 2 * running[1] + extra[layer]) % HIDDEN_MODULUS
         if self.end_at is not None and position >= self.end_at:
             return self.end
