@@ -87,31 +87,31 @@ def _show_warning(message: Warning | str, category: type[Warning], *place: Any, 
 
 
 class _Lines:
-    """Progress for a log: one line when a task begins."""
+    """Progress for a log: one line when a piece of work begins."""
 
     def __init__(self) -> None:
-        self._task = ""
+        self._total = -1
 
     def __call__(self, task: str, done: int, total: int, /) -> None:
-        if task != self._task:
-            self._task = task
-            print_error(task)
+        if total != self._total:
+            self._total = total
+            print_error(f"{task} ...")
 
 
 @contextmanager
 def _bars() -> Iterator[Progress]:
-    """Progress for a terminal: one bar per task, drawn from its first report on."""
+    """Progress for a terminal: one bar per piece of work, drawn from its first report on."""
     from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, TaskID, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
-    with Bars(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bars:
-        tasks: dict[str, Any] = {}
+    with Bars(*columns, TimeRemainingColumn(), console=Console(stderr=True), redirect_stdout=False) as bars:
+        drawn: dict[int, TaskID] = {}
 
         def report(task: str, done: int, total: int, /) -> None:
-            if task not in tasks:
-                tasks[task] = bars.add_task(task, total=total or None)
-            bars.update(tasks[task], completed=done, total=total or None)
+            if total not in drawn:
+                drawn[total] = bars.add_task(task, total=total or None)
+            bars.update(drawn[total], description=task, completed=done)
 
         yield report

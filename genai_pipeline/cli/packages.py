@@ -1,30 +1,34 @@
-"""What commands do with a PACKAGE argument: find it (pulling a known name, with progress) and compile it."""
+"""What commands do with a PACKAGE argument: find it (pulling a known name, with progress), compile it, load it."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from genai_pipeline.errors import PackageInvalidError
 
 if TYPE_CHECKING:
     from genai_pipeline.cli.output import Output
     from genai_pipeline.graph.plan import ExecutionPlan
+    from genai_pipeline.pipeline import Pipeline
 
 
-def located(output: Output, package: str, precision: str | None) -> Path:
-    """The folder or metadata file of a package; a known name is pulled first when it is not in the cache."""
-    from genai_pipeline.importers.pull import resolve
+def loaded(output: Output, package: str, options: Mapping[str, Any]) -> Pipeline:
+    """The package ready to run, loaded with the given options of ``gp.load``."""
+    import genai_pipeline as gp
 
     with output.progress() as progress:
-        return resolve(package, precision=precision, progress=progress)
+        return gp.load(package, progress=progress, **options)
 
 
 def compiled(output: Output, package: str, precision: str | None) -> ExecutionPlan:
     """The execution plan of a package; raises PackageInvalidError with all problems when it has any."""
-    import genai_pipeline as gp
-    from genai_pipeline.errors import PackageInvalidError
+    from genai_pipeline.importers.pull import resolve
+    from genai_pipeline.pipeline import check_package
 
-    path = located(output, package, precision)
-    spec, problems = gp.validate(path)
-    if spec is None or any(problem.severity == "error" for problem in problems):
-        raise PackageInvalidError(f"{path} is not a valid package", tuple(problems))
-    return gp.compile(spec)
+    with output.progress() as progress:
+        path = resolve(package, precision=precision, progress=progress)
+    _, plan, problems = check_package(path)
+    if plan is None:
+        raise PackageInvalidError(f"{path} is not a valid package", problems)
+    return plan

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from genai_pipeline.cli.output import Output, write, write_json
-from genai_pipeline.cli.packages import located
+from genai_pipeline.cli.packages import loaded
 from genai_pipeline.errors import OptionError, RequestError
 
 if TYPE_CHECKING:
-    from genai_pipeline.types import Event, Timings, Usage
+    from genai_pipeline.pipeline import Pipeline
+    from genai_pipeline.types import Timings, Usage
+
+    Counts = tuple[Usage | None, Timings | None]
 
 
 def register(app: typer.Typer) -> None:
@@ -44,9 +47,10 @@ def run(
     threads: Annotated[
         int | None, typer.Option(help="Threads of the runtime (default: what the machine gives).")
     ] = None,
-    provider: Annotated[
-        list[str] | None, typer.Option(help="Execution provider: cpu, cuda, ... (repeatable, in order of preference).")
-    ] = None,
+    context_length: Annotated[int | None, typer.Option(help="Lower the package's context to this.")] = None,
+    prefill_chunk: Annotated[int | None, typer.Option(help="Prompt tokens per prefill run.")] = None,
+    timeout: Annotated[float | None, typer.Option(help="Seconds after which the request is given up.")] = None,
+    provider: Annotated[list[str] | None, typer.Option(help="cpu, cuda, ... (repeatable, first choice first).")] = None,
 ) -> None:
     """Run one request and stream the answer to stdout."""
     options: dict[str, Any] = {
@@ -61,22 +65,20 @@ def run(
         "stop_token_ids": stop_token_id or None,
         "ignore_eos": ignore_eos,
         "parameters": parameters(param or ()) or None,
+        "timeout": timeout,
     }
-    request = {name: value for name, value in options.items() if value is not None}
-    request |= _prompt(prompt, system, raw)
-
-    import genai_pipeline as gp
-
-    path = located(ctx.obj, package, precision)
-    with gp.load(path, threads=threads, providers=provider or None) as pipe:
-        if as_json:
-            result = pipe.generate(**request)
-            write_json(result.to_dict())
-            usage, timings = result.usage, result.timings
-        else:
-            usage, timings = print_stream(ctx.obj, pipe.stream(**request))
+    request = _given(options) | _prompt(prompt, system, raw)
+    loading = {"precision": precision, "threads": threads, "providers": provider or None}
+    loading |= {"context_length": context_length, "prefill_chunk": prefill_chunk}
+    with loaded(ctx.obj, package, _given(loading)) as pipe:
+        usage, timings = print_json(pipe, request) if as_json else print_stream(ctx.obj, pipe, request)
     if stats:
         _print_stats(ctx.obj, usage, timings)
+
+
+def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that were given: an option left out is not a value."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def parameters(pairs: Iterable[str]) -> Mapping[str, Any]:
@@ -97,18 +99,26 @@ def parameters(pairs: Iterable[str]) -> Mapping[str, Any]:
     return found
 
 
-def print_stream(output: Output, events: Iterable[Event]) -> tuple[Usage | None, Timings | None]:
-    """Write text as it comes; raises the error that ends a stream. Returns the counts of its last event."""
+def print_json(pipe: Pipeline, request: Mapping[str, Any]) -> Counts:
+    """Write the whole result as one JSON object."""
+    result = pipe.generate(**request)
+    write_json(result.to_dict())
+    return result.usage, result.timings
+
+
+def print_stream(output: Output, pipe: Pipeline, request: Mapping[str, Any]) -> Counts:
+    """Write text as it comes; raises the error that ends a stream."""
     usage, timings, last = None, None, ""
-    for event in events:
-        if event.text:
-            write(event.text)
-            last = event.text
-        if event.error is not None:
-            raise event.error
-        if event.finish_reason == "length":
-            output.note("note: the answer was cut at the token limit")
-        usage, timings = event.usage or usage, event.timings or timings
+    with pipe.stream(**request) as events:
+        for event in events:
+            if event.text:
+                write(event.text)
+                last = event.text
+            if event.error is not None:
+                raise event.error
+            if event.finish_reason == "length":
+                output.note("note: the answer was cut at the token limit")
+            usage, timings = event.usage or usage, event.timings or timings
     if not last.endswith("\n"):
         write("\n")
     return usage, timings

@@ -6,7 +6,10 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Called often with a task in words, the amount done and the whole amount (bytes or items; 0: unknown)."""
+    """Called often with what is being done in words, the amount done and the whole amount (0: unknown).
+
+    Reports with the same whole amount belong to one piece of work; its words may change as it goes on.
+    """
 
     def __call__(self, task: str, done: int, total: int, /) -> None:
         """Report one step."""
