@@ -23,6 +23,7 @@ from genai_pipeline.testing.kinds import KINDS, Twin
 from genai_pipeline.testing.vocabulary import CHATML, Vocabulary
 
 METADATA_FILE = "inference_metadata.yaml"
+_NOT_TEXT = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})  # to readers of YAML 1.1 or 1.2
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 
 
@@ -147,6 +148,6 @@ def _inline(value: Any) -> str:
 
 def _scalar(value: Any) -> str:
     """A scalar: strings that no YAML reader can take for anything else are written without quotes."""
-    if isinstance(value, str) and _PLAIN.fullmatch(value) and value not in ("true", "false", "null"):
+    if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _NOT_TEXT:
         return value
     return json.dumps(value, ensure_ascii=False)
