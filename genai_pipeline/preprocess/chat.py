@@ -1,0 +1,177 @@
+"""Conversations to prompts: renders a package's chat template and encodes the outcome.
+
+Only control tokens written by the template become control tokens. The template's text carries the origin of every
+character (``origin_text``), and a control token counts when the template wrote all of it: its own text, the
+``bos_token`` and its like, roles (which are checked against a closed list), numbers and the date. Text of messages,
+tools, documents and variables never counts, nor does a token put together from template and request text. The rendered
+text itself is exactly what the template says, whatever is in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from genai_pipeline.errors import PackageInvalidError, TemplateError
+from genai_pipeline.metadata.model import TokenizerSpec
+from genai_pipeline.preprocess.messages import ROLES, ContentForm, MessageRules, plain_data, read_messages, read_objects
+from genai_pipeline.preprocess.origin_text import REQUEST, TEMPLATE, OriginText, characters, mark, origin_of
+from genai_pipeline.preprocess.template_source import TemplateSource, find_template
+from genai_pipeline.preprocess.tokenizer import Piece, Tokenizer
+from genai_pipeline.problems import Problems
+
+if TYPE_CHECKING:
+    from genai_pipeline.preprocess.chat_template import ChatProgram
+
+Objects = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedPrompt:
+    """A rendered conversation: its text, and the same cut at the control tokens that the template wrote."""
+
+    text: str
+    pieces: tuple[Piece, ...]
+
+
+class ChatTemplate:
+    """A package's chat template with its tokenizer; threads may share it."""
+
+    def __init__(
+        self,
+        source: TemplateSource,
+        tokenizer: Tokenizer,
+        *,
+        clock: Callable[[], datetime] = datetime.now,
+        modalities: frozenset[str] = frozenset(("text",)),
+    ) -> None:
+        """Compile the template; raises ``chat_template.TemplateSyntaxError``."""
+        from genai_pipeline.preprocess.chat_template import ChatProgram
+
+        self.source = source
+        self._tokenizer = tokenizer
+        self._modalities = modalities
+        self._default = ChatProgram(source.text, clock)
+        self._tool_use = self._default if source.tool_use is None else ChatProgram(source.tool_use, clock)
+        self._texts = mark(tokenizer.template_texts(), TEMPLATE)
+
+    @staticmethod
+    def load(root: Path, spec: TokenizerSpec, tokenizer: Tokenizer) -> ChatTemplate | None:
+        """The template of a declared tokenizer, None when it has none; raises PackageInvalidError."""
+        problems = Problems()
+        loaded = read_chat_template(root, spec, tokenizer, problems)
+        if problems.failed:
+            found = problems.sorted()
+            raise PackageInvalidError(f"the chat template cannot be used: {found[0].message}", found)
+        return loaded
+
+    def render_chat(
+        self,
+        messages: Objects,
+        tools: Objects | None = None,
+        documents: Objects | None = None,
+        add_generation_prompt: bool = True,
+        **variables: Any,
+    ) -> RenderedPrompt:
+        """Render a conversation; ``variables`` reach the template by name (``enable_thinking`` and the like).
+
+        Raises RequestError for a malformed conversation, TemplateError when the template refuses it.
+        """
+        tools = read_objects("tools", tools)
+        documents = read_objects("documents", documents)
+        program = self._default if tools is None else self._tool_use
+        conversation = read_messages(messages, _rules(program, self._modalities))
+        extra = plain_data("chat_template_kwargs", variables)
+        request = [conversation, tools, documents, extra]
+        text = program.render(
+            {
+                **self._texts,
+                **mark(extra, REQUEST),
+                "messages": [_labelled(message) for message in conversation],
+                "tools": mark(tools, REQUEST),
+                "documents": mark(documents, REQUEST),
+                "add_generation_prompt": add_generation_prompt,
+            }
+        )
+        return RenderedPrompt(str.__str__(text), self._cut(text, frozenset(characters(request))))
+
+    def encode_chat(
+        self,
+        messages: Objects,
+        tools: Objects | None = None,
+        documents: Objects | None = None,
+        add_generation_prompt: bool = True,
+        **variables: Any,
+    ) -> tuple[int, ...]:
+        """Token ids of a conversation, with exactly one BOS in front where the tokenizer wants one."""
+        rendered = self.render_chat(messages, tools, documents, add_generation_prompt, **variables)
+        return self.encode(rendered)
+
+    def encode(self, rendered: RenderedPrompt) -> tuple[int, ...]:
+        """Token ids of a rendered conversation, see ``encode_chat``."""
+        return self._tokenizer.with_bos(self._tokenizer.encode_pieces(rendered.pieces))
+
+    def _cut(self, text: OriginText, request_characters: frozenset[str]) -> tuple[Piece, ...]:
+        plain, origin = str.__str__(text), origin_of(text)
+        pieces = []
+        done = 0
+        for start, end in self._tokenizer.split_control(plain):
+            if start < done or not _by_template(plain[start:end], origin[start:end], request_characters):
+                continue
+            pieces += [Piece(plain[done:start]), Piece(plain[start:end], control=True)]
+            done = end
+        pieces.append(Piece(plain[done:]))
+        return tuple(piece for piece in pieces if piece.text)
+
+
+def read_chat_template(
+    root: Path, spec: TokenizerSpec, tokenizer: Tokenizer, problems: Problems
+) -> ChatTemplate | None:
+    """The template of a declared tokenizer, compiled; None when there is none or it does not parse."""
+    from genai_pipeline.preprocess.chat_template import TemplateSyntaxError
+
+    source = find_template(root, spec, problems)
+    if source is None:
+        return None
+    try:
+        return ChatTemplate(source, tokenizer)
+    except TemplateSyntaxError as error:
+        place = source.place(error.line)
+        where = "" if source.own_file else f" (line {error.line} of the template)"
+        problems.error(place, "template_syntax", f"chat template: {error.message}{where}", "mend the Jinja template")
+        return None
+
+
+def require_template(template: ChatTemplate | None) -> ChatTemplate:
+    """The template, or the TemplateError that says what a package without one can still do."""
+    if template is None:
+        raise TemplateError(
+            "this package has no chat template, so it takes no messages",
+            hint="send a raw prompt (--raw, raw=True, /v1/completions), or declare tokenizer.chat_template",
+        )
+    return template
+
+
+def _rules(program: ChatProgram, modalities: frozenset[str]) -> MessageRules:
+    content: ContentForm = "string"
+    if program.loops_over_content():
+        content = "either" if program.tests_content_type() else "parts"
+    return MessageRules(ROLES | program.words(), modalities, content)
+
+
+def _labelled(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A message as request text, but for its role, which is one of a closed list."""
+    return {**mark(message, REQUEST), "role": OriginText.of(message["role"], TEMPLATE)}
+
+
+def _by_template(token: str, origin: bytes, request_characters: frozenset[str]) -> bool:
+    """Whether the template wrote this control token.
+
+    Where an operation lost track of who wrote what, it did if the request does not even have the characters.
+    """
+    if REQUEST in origin:
+        return False
+    return all(byte == TEMPLATE for byte in origin) or not request_characters.issuperset(token)
