@@ -64,6 +64,20 @@ class GraphFileError(PackageError):
         return {**super().to_dict(), "problem": self.problem}
 
 
+class PackagePathError(PackageError):
+    """A file that a package names may not be opened; ``problem`` is the code validation reports, e.g. path.outside."""
+
+    code = "package_path"
+
+    def __init__(self, message: str, *, problem: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.problem = problem
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error with its problem code as JSON-ready fields."""
+        return {**super().to_dict(), "problem": self.problem}
+
+
 class PackageNotFoundError(PackageError):
     """No folder, file or known name answers to what was asked for."""
 
