@@ -10,6 +10,7 @@ import networkx as nx
 
 from genai_pipeline.graph.signature import GraphSignature
 from genai_pipeline.metadata.model import Binding, ComponentSpec, KvUpdate, PackageSpec, StageSpec
+from genai_pipeline.types import numpy_dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +28,22 @@ class StateTensor:
     shape: tuple[int | str, ...]
 
     @property
+    def has_length(self) -> bool:
+        """Whether one axis of the state is the number of tokens."""
+        return "length" in self.shape
+
+    @property
     def elements_per_token(self) -> int:
         """Elements one token takes (for states without a length axis: elements of the whole state)."""
         total = 1
         for dim in self.shape:
             total *= dim if isinstance(dim, int) else 1
         return total
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Bytes one token takes (without a length axis: bytes of the whole state)."""
+        return self.elements_per_token * numpy_dtype(self.dtype).itemsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +88,7 @@ class StagePlan:
     after_choice: bool = False  # depends on loop.next_token: runs once the token is chosen
     batch_key: tuple[str, ...] = ()  # input ports whose values must be equal for rows to share a run
     body: ScopePlan | None = None
+    each: str | None = None  # key of the list whose items a ``for_each`` stage or group goes over
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +100,7 @@ class ScopePlan:
     stages: tuple[StagePlan, ...]
     levels: tuple[tuple[str, ...], ...]
     publishes: Mapping[str, str] = field(default_factory=dict)  # name outside the scope -> value key
+    reads: Mapping[str, str] = field(default_factory=dict)  # by the loop, after a step: logits, ...
 
 
 @dataclass(frozen=True)

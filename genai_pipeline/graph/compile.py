@@ -1,0 +1,97 @@
+"""Compiles a package: scopes, checks, graphs' own signatures, state geometry, and at the end the frozen plan.
+
+Every step reports all it finds, also when an earlier one failed: a missing ONNX file does not hide a cycle. A plan is
+only made when nothing is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from genai_pipeline.graph.assembly import Assembler
+from genai_pipeline.graph.capabilities import check_capabilities
+from genai_pipeline.graph.checks import check_scopes
+from genai_pipeline.graph.component_files import ComponentFiles, read_components
+from genai_pipeline.graph.linking import state_sources
+from genai_pipeline.graph.liveness import Live, find_live
+from genai_pipeline.graph.plan import ComponentPlan, ExecutionPlan, StatePlan
+from genai_pipeline.graph.scope import Scope
+from genai_pipeline.graph.scopes import build_scopes, scope_graphs
+from genai_pipeline.metadata.model import PackageSpec
+from genai_pipeline.problems import Problem, Problems
+
+
+def compile_package(spec: PackageSpec) -> tuple[ExecutionPlan | None, tuple[Problem, ...]]:
+    """The plan of a package and every problem found; no plan when one of them is an error."""
+    problems = Problems()
+    files = read_components(spec, problems)
+    root = build_scopes(spec, {name: component.first for name, component in files.items()}, problems)
+    graphs = scope_graphs(root, spec)
+    live = find_live(root)
+    check_scopes(root, graphs, spec, live, problems)
+    needed = check_capabilities(root, spec, problems)
+    states = _states(spec, files, problems)
+    if problems.failed:
+        return None, problems.sorted()
+    components = _components(spec, files, states, _used_components(root, spec, live))
+    return (
+        ExecutionPlan(
+            package=spec,
+            graph=graphs[""],
+            scopes=graphs,
+            root=Assembler(graphs, live, components).scope_plan(root),
+            components=components,
+            outputs=_outputs(root),
+            capabilities=needed,
+            facts={"left_out": tuple(sorted(_left_out(root, live)))},
+        ),
+        problems.sorted(),
+    )
+
+
+def _states(
+    spec: PackageSpec, files: Mapping[str, ComponentFiles], problems: Problems
+) -> dict[str, tuple[StatePlan, ...]]:
+    return {}
+
+
+def _components(
+    spec: PackageSpec,
+    files: Mapping[str, ComponentFiles],
+    states: Mapping[str, tuple[StatePlan, ...]],
+    used: frozenset[str],
+) -> dict[str, ComponentPlan]:
+    found = {}
+    for name, component in spec.components.items():
+        if name not in used:
+            continue
+        tensors = [(state, tensor) for state in states.get(name, ()) for tensor in state.tensors]
+        found[name] = ComponentPlan(
+            spec=component,
+            model=component.model or "",
+            model_later=component.model_later,
+            signature=files[name].first,
+            states=states.get(name, ()),
+            bytes_per_token=sum(tensor.bytes_per_token for state, tensor in tensors if state.grows),
+            bytes_fixed=sum(tensor.bytes_per_token for _, tensor in tensors if not tensor.has_length),
+        )
+    return found
+
+
+def _used_components(root: Scope, spec: PackageSpec, live: Live) -> frozenset[str]:
+    run = {node.spec.run for node in live.stages if node.spec.run is not None}
+    sources = {source for name in run for source in state_sources(spec.components[name])}
+    return frozenset(run | sources)
+
+
+def _outputs(root: Scope) -> dict[str, str]:
+    """Declared output -> key of the value it is read from."""
+    ends = (
+        (read.use.port.removeprefix("outputs."), read) for read in root.ends if read.use.port.startswith("outputs.")
+    )
+    return {name: read.value.key for name, read in ends if "." not in name}
+
+
+def _left_out(root: Scope, live: Live) -> Iterator[str]:
+    for scope in root.subtree():
+        yield from (f"{scope.prefix}{node.id}" for node in scope.nodes if node not in live.stages)

@@ -1,0 +1,58 @@
+"""Reads what the ONNX files of a package's components say, and reports those that cannot be used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from genai_pipeline.errors import GraphFileError
+from genai_pipeline.graph.external_data import check_external_data
+from genai_pipeline.graph.onnx_file import read_signature
+from genai_pipeline.graph.signature import GraphSignature
+from genai_pipeline.graph.uses import below
+from genai_pipeline.metadata.model import ComponentSpec, PackageSpec
+from genai_pipeline.problems import Location, Problems
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentFiles:
+    """The signatures of one component: of its first graph, and of the one for later runs when it has two."""
+
+    first: GraphSignature
+    later: GraphSignature | None = None
+
+    @property
+    def all(self) -> tuple[GraphSignature, ...]:
+        """All signatures, the first first."""
+        return (self.first,) if self.later is None else (self.first, self.later)
+
+
+def read_components(spec: PackageSpec, problems: Problems) -> dict[str, ComponentFiles]:
+    """The files of every component that names its own; one that cannot be read is reported and left out."""
+    found = {}
+    for name, component in spec.components.items():
+        signatures = [_read(spec, file, at, problems) for file, at in _models(component)]
+        if signatures and signatures[0] is not None and all(signatures):
+            found[name] = ComponentFiles(signatures[0], signatures[1] if len(signatures) > 1 else None)
+    return found
+
+
+def _models(component: ComponentSpec) -> Iterator[tuple[str, Location]]:
+    at = below(component.at, "model")
+    if component.model is not None:
+        yield component.model, at
+    if component.model_later is not None:
+        yield component.model_later, below(at, "later")
+
+
+def _read(spec: PackageSpec, file: str, at: Location, problems: Problems) -> GraphSignature | None:
+    path = spec.root / file
+    try:
+        signature = read_signature(path, spec.root)
+        faults = check_external_data(path, spec.root)
+    except GraphFileError as error:
+        problems.error(at, error.problem, error.message, error.hint)
+        return None
+    for fault in faults:
+        problems.error(at, fault.code, f"{file}: {fault.message}", fault.hint)
+    return signature

@@ -1,0 +1,97 @@
+"""Checks of every expression in its place: that it types, gives what is wanted there, and reads what it may."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from genai_pipeline.errors import ExpressionError
+from genai_pipeline.graph.scope import Scope
+from genai_pipeline.graph.uses import Use, admission_uses, body_uses, output_uses, stage_uses
+from genai_pipeline.graph.values import FIELDS, Value
+from genai_pipeline.metadata.expressions import Expr, Measure, Name, Present, ValueType, check_type, names
+from genai_pipeline.metadata.model import PackageSpec
+from genai_pipeline.problems import Problems
+
+_ARTICLES = {"boolean": "true or false", "integer": "a whole number", "number": "a number"}
+
+
+def check_expressions(root: Scope, spec: PackageSpec, problems: Problems) -> None:
+    """Report expressions that do not type, of the wrong type, or that read what their place may not."""
+    for scope, use in all_uses(root, spec):
+        if use.tentative:
+            continue
+        _check_type(scope, use, problems)
+        _check_whole_inputs(scope, use, spec, problems)
+        if use.admission:
+            _check_admission(scope, use, problems)
+
+
+def all_uses(root: Scope, spec: PackageSpec) -> Iterator[tuple[Scope, Use]]:
+    """Every use of the package with the scope it stands in."""
+    for use in (*output_uses(spec.outputs.values()), *admission_uses(spec)):
+        yield root, use
+    for scope in root.subtree():
+        for node in scope.nodes:
+            for use in stage_uses(node.spec):
+                yield node.reading_scope, use
+            if node.body is not None:
+                for use in body_uses(node.spec):
+                    yield node.body, use
+
+
+def _check_type(scope: Scope, use: Use, problems: Problems) -> None:
+    def type_of(name: str) -> ValueType:
+        target = scope.resolve(name)
+        if target is None or target[0] != name:
+            raise KeyError(name)
+        return target[1].type
+
+    try:
+        found = check_type(use.expr, type_of)
+    except ExpressionError as error:
+        problems.error(use.at, "graph.expression_type", f"{use.port}: {error.message}", error.hint)
+        return
+    if use.wants is not None and not _fits(found, use.wants):
+        wanted = _ARTICLES.get(use.wants, use.wants)
+        hint = "ceil(...) or floor(...) gives a whole number" if (use.wants, found) == ("integer", "number") else ""
+        problems.error(use.at, "graph.expression_type", f"{use.port} needs {wanted}, not a {found}", hint)
+
+
+def _fits(found: ValueType, wanted: ValueType) -> bool:
+    return found in (wanted, "unknown") or (wanted, found) == ("number", "integer")
+
+
+def _check_whole_inputs(scope: Scope, use: Use, spec: PackageSpec, problems: Problems) -> None:
+    """An input's own name is for ``present``, ``for_each`` and ``.length``; ports take one of its fields."""
+    for name in _whole_names(use.expr):
+        target = scope.resolve(name)
+        if target is None or not target[1].record:
+            continue
+        owner = spec.inputs.get(name)
+        fields = ", ".join(f"{name}.{field[0]}" for field in FIELDS[owner.modality]) if owner else ""
+        hint = f"bind one of its fields: {fields}" if fields else "bind one of its fields"
+        problems.error(use.at, "graph.needs_field", f"{use.port}: '{name}' is an input as a whole", hint)
+
+
+def _whole_names(expr: Expr) -> Iterator[str]:
+    if isinstance(expr, Name):
+        yield expr.text
+    elif not isinstance(expr, Present) and not (isinstance(expr, Measure) and expr.text is not None):
+        for child in expr.children():
+            yield from _whole_names(child)
+
+
+def _check_admission(scope: Scope, use: Use, problems: Problems) -> None:
+    for name in sorted(names(use.expr)):
+        target = scope.resolve(name)
+        if target is not None and not _known_before(target[1]):
+            problems.error(
+                use.at,
+                "graph.admission_value",
+                f"{use.port} reads '{name}', which is not known before the request is admitted",
+                "use parameters and what the inputs' programs publish",
+            )
+
+
+def _known_before(value: Value) -> bool:
+    return value.size
