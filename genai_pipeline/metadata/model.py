@@ -259,7 +259,7 @@ class WalkSpec:
     at: Location
     rows: Binding
     axis: int
-    blank: int
+    blank: str | int
     advance: Binding | None = None
     length: Binding | None = None
     max_per_row: int | None = None

@@ -127,7 +127,7 @@ def _validator() -> Validator:
     own = {"uniqueItems": _unique_items, "pattern": _pattern}
     bounds = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
     own |= {name: _finite(keywords[name]) for name in bounds}
-    validator: Validator = validators.extend(Draft202012Validator, own)(load_schema())
+    validator: Validator = validators.extend(Draft202012Validator, own)(load_schema())  # type: ignore[no-untyped-call]
     return validator
 
 

@@ -48,11 +48,15 @@ _CLEARER: Final = (
 )
 
 
-def read(path: Path) -> tuple[Node | None, list[Problem]]:
-    """The document of a file and every problem found; no document when reading had to stop."""
+def read(path: Path, *, name: str = "") -> tuple[Node | None, list[Problem]]:
+    """The document of a file and every problem found; no document when reading had to stop.
+
+    ``name`` is the file as problems show it, where that is not the path read.
+    """
     problems = Problems()
-    text = _read_text(path, problems)
-    return (None if text is None else _tree(text, str(path), problems)), list(problems)
+    name = name or str(path)
+    text = _read_text(path, name, problems)
+    return (None if text is None else _tree(text, name, problems)), list(problems)
 
 
 def read_text(text: str, file: str) -> tuple[Node | None, list[Problem]]:
@@ -61,9 +65,9 @@ def read_text(text: str, file: str) -> tuple[Node | None, list[Problem]]:
     return _tree(text, file, problems), list(problems)
 
 
-def _read_text(path: Path, problems: Problems) -> str | None:
+def _read_text(path: Path, name: str, problems: Problems) -> str | None:
     """The file's text, if it is a regular file of bounded size in UTF-8."""
-    whole = Location(str(path))
+    whole = Location(name)
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             problems.error(whole, "yaml.unreadable", "not a regular file")
@@ -83,7 +87,7 @@ def _read_text(path: Path, problems: Problems) -> str | None:
     except UnicodeDecodeError as error:
         before = data[: error.start].decode("utf-8")
         message = f"byte 0x{data[error.start]:02x} is not valid UTF-8"
-        problems.error(_place(before, str(path)), "yaml.encoding", message, "save the file as UTF-8")
+        problems.error(_place(before, name), "yaml.encoding", message, "save the file as UTF-8")
         return None
 
 
@@ -119,7 +123,7 @@ def _events(text: str, file: str, problems: Problems) -> Iterator[yaml.Event]:
     loader = yaml.SafeLoader(text)
     try:
         while loader.check_event():
-            yield loader.get_event()
+            yield loader.get_event()  # type: ignore[no-untyped-call]
     except yaml.MarkedYAMLError as error:
         _report_syntax(error, file, problems)
         raise StopReadingError from None
@@ -148,12 +152,14 @@ def _report_syntax(error: yaml.MarkedYAMLError, file: str, problems: Problems) -
 
 def _feed(builder: TreeBuilder, event: yaml.Event) -> None:
     """Hand one event to the builder, free of PyYAML's types."""
-    line, column = event.start_mark.line + 1, event.start_mark.column + 1
+    mark = event.start_mark
+    assert mark is not None  # events of a parser have their place
+    line, column = mark.line + 1, mark.column + 1
     match event:
         case yaml.DocumentStartEvent():
             builder.document(line, column, event.version)
         case yaml.AliasEvent():
-            builder.alias(line, column, event.anchor)
+            builder.alias(line, column, str(event.anchor))
         case yaml.ScalarEvent():
             plain = event.style is None and event.implicit[0]
             builder.scalar(line, column, event.value, plain=plain, anchor=event.anchor, tag=event.tag)
