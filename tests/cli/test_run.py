@@ -1,0 +1,168 @@
+"""``run``: the answer on stdout and nothing else, every option with its effect, every ending with its exit code."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import genai_pipeline as gp
+from genai_pipeline.cli.running import parameters
+from genai_pipeline.errors import OptionError
+from genai_pipeline.testing import TinyPackage, write_package
+
+Command = Callable[..., Any]
+Process = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def endless(tmp_path: Path) -> TinyPackage:
+    """A package that never ends by itself, with a context long enough to be interrupted in."""
+    return write_package(tmp_path / "endless", "table", context_length=1 << 20)
+
+
+def test_the_answer_is_the_packages_and_alone_on_stdout(command: Command, tiny: TinyPackage) -> None:
+    ran = command("run", tiny.path, "hello")
+    assert ran.code == 0
+    assert ran.out == "O P Q R\n"
+    assert ran.err == ""
+
+
+def test_json_has_the_fields_of_the_python_result(command: Command, tiny: TinyPackage) -> None:
+    ran = command("run", tiny.path, "hello", "--json")
+    found = json.loads(ran.out)
+    with gp.load(tiny.path) as pipe:
+        expected = pipe.generate("hello").to_dict()
+    assert list(found) == list(expected)
+    for name in ("text", "tokens", "finish_reason", "choices", "usage"):
+        assert found[name] == expected[name]
+
+
+def test_stats_go_to_stderr(command: Command, tiny: TinyPackage) -> None:
+    ran = command("run", tiny.path, "hello", "--stats")
+    assert ran.out == "O P Q R\n"
+    assert "5 completion tokens" in ran.err
+    assert command("-q", "run", tiny.path, "hello", "--stats").err == ""
+
+
+def test_a_prompt_comes_from_stdin_without_its_last_line_end(command: Command, tiny: TinyPackage) -> None:
+    said = command("run", tiny.path, "hello", "--json")
+    read = command("run", tiny.path, "-", "--json", stdin=b"hello\r\n")
+    assert json.loads(read.out)["usage"] == json.loads(said.out)["usage"]
+    wrong = command("run", tiny.path, "-", stdin=b"\xff\xfe")
+    assert (wrong.code, wrong.out) == (2, "")
+    assert "UTF-8" in wrong.err
+
+
+def test_a_missing_prompt_is_asked_for(command: Command, tiny: TinyPackage) -> None:
+    ran = command("run", tiny.path)
+    assert ran.code == 2
+    assert "no prompt" in ran.err
+
+
+def test_raw_and_system_change_the_prompt(command: Command, tiny: TinyPackage) -> None:
+    def prompt_tokens(*options: str) -> int:
+        return int(json.loads(command("run", tiny.path, "hello", "--json", *options).out)["usage"]["prompt_tokens"])
+
+    assert prompt_tokens("--raw") < prompt_tokens() < prompt_tokens("--system", "hello hello")
+    both = command("run", tiny.path, "hello", "--raw", "--system", "x")
+    assert (both.code, both.out) == (2, "")
+
+
+def test_limits_and_stops_have_their_effect(command: Command, tiny: TinyPackage) -> None:
+    cut = command("run", tiny.path, "hello", "--max-new-tokens", "2")
+    assert cut.out == "O P\n"
+    assert cut.err == "note: the answer was cut at the token limit\n"
+    assert command("run", tiny.path, "hello", "--stop", " Q", "--stop", "zzz").out == "O P\n"
+    stop = tiny.vocabulary.id_list([" R"])[0]
+    assert command("run", tiny.path, "hello", "--stop-token-id", stop).out == "O P Q\n"
+
+
+@pytest.mark.parametrize("option", ["--temperature", "--top-k", "--top-p", "--min-p"])
+def test_sampling_options_change_what_is_drawn(command: Command, tmp_path: Path, option: str) -> None:
+    flat = write_package(tmp_path / "flat", "flat")
+    narrow = {"--temperature": "0", "--top-k": "1", "--top-p": "0.001", "--min-p": "1"}[option]
+
+    def draws(*options: str) -> set[str]:
+        limits = ("--max-new-tokens", "4", "--ignore-eos", "--json")
+        runs = [command("run", flat.path, "hello", "--seed", seed, *limits, *options) for seed in range(5)]
+        return {str(json.loads(ran.out)["tokens"]) for ran in runs}
+
+    assert len(draws()) == 5
+    assert draws() == draws()
+    narrowed = draws(option, narrow)
+    assert narrowed != draws()
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--temperature", "-1"),
+        ("--top-p", "0"),
+        ("--top-k", "-1"),
+        ("--min-p", "2"),
+        ("--max-new-tokens", "0"),
+        ("--seed", "-1"),
+        ("--threads", "0"),
+        ("--prefill-chunk", "0"),
+        ("--param", "nonsense"),
+        ("--param", "speed=2"),
+        ("--precision", "fast"),
+    ],
+)
+def test_what_is_out_of_range_or_unknown_is_refused(
+    command: Command, tiny: TinyPackage, option: str, value: str
+) -> None:
+    ran = command("run", tiny.path, "hello", option, value)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("error: ")
+
+
+def test_an_invalid_package_is_exit_code_3_with_all_its_problems(command: Command, broken: TinyPackage) -> None:
+    ran = command("run", broken.path, "hello")
+    assert (ran.code, ran.out) == (3, "")
+    assert "did you mean 'limits'?" in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_a_provider_that_is_not_there_is_exit_code_5(command: Command, tiny: TinyPackage) -> None:
+    ran = command("run", tiny.path, "hello", "--provider", "cuda")
+    assert (ran.code, ran.out) == (5, "")
+
+
+def test_ctrl_c_ends_quietly_with_130(process: Process, endless: TinyPackage) -> None:
+    with process("run", endless.path, "hello") as running:
+        assert running.stdout is not None
+        assert running.stdout.read(1)
+        running.send_signal(signal.SIGINT)
+        _, errors = running.communicate(timeout=60)
+    assert (running.returncode, errors) == (130, "")
+
+
+def test_a_reader_that_leaves_ends_the_run_quietly(process: Process, endless: TinyPackage) -> None:
+    with process("run", endless.path, "hello") as running:
+        assert running.stdout is not None
+        assert running.stdout.read(1)
+        running.stdout.close()
+        assert running.stderr is not None
+        assert running.stderr.read() == ""
+        assert running.wait(60) == 0
+
+
+def test_parameters_are_json_where_they_can_be() -> None:
+    assert parameters(["a=1", "b=0.5", "c=true", "d=plain text", 'e="1"', "f="]) == {
+        "a": 1,
+        "b": 0.5,
+        "c": True,
+        "d": "plain text",
+        "e": "1",
+        "f": "",
+    }
+    for wrong in (["a"], ["=1"], ["a=1", "a=2"]):
+        with pytest.raises(OptionError):
+            parameters(wrong)

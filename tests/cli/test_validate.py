@@ -1,0 +1,81 @@
+"""``validate``: every problem of every package, in three formats, and exit code 3 when there is an error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from genai_pipeline.cli.reports import REPORTS
+from genai_pipeline.problems import Location, Problem
+from genai_pipeline.testing import TinyPackage, write_package
+
+Command = Callable[..., Any]
+FIELDS = ["file", "line", "column", "path", "code", "message", "hint", "severity"]
+
+
+def test_a_valid_package_is_exit_code_0_and_silence_on_stdout(command: Command, tiny: TinyPackage) -> None:
+    ran = command("validate", tiny.path)
+    assert (ran.code, ran.out) == (0, "")
+    assert "1 package checked" in ran.err
+    assert command("-q", "validate", tiny.path).err == ""
+
+
+def test_text_names_place_code_and_nearest_match(command: Command, broken: TinyPackage) -> None:
+    ran = command("validate", broken.path)
+    assert ran.code == 3
+    line = next(line for line in ran.out.splitlines() if "lmits" in line)
+    assert line.startswith(f"{broken.path}/inference_metadata.yaml:")
+    assert ": error[" in line
+    assert "did you mean 'limits'?" in ran.out
+
+
+def test_json_has_the_documented_fields(command: Command, broken: TinyPackage, tiny: TinyPackage) -> None:
+    ran = command("validate", broken.path, "--format", "json")
+    report = json.loads(ran.out)
+    assert ran.code == 3
+    assert list(report) == ["valid", "problems"]
+    assert report["valid"] is False
+    assert [list(problem) for problem in report["problems"]] == [FIELDS] * len(report["problems"])
+    assert json.loads(command("validate", tiny.path, "--format", "json").out) == {"valid": True, "problems": []}
+
+
+def test_github_annotates_file_and_line(command: Command, broken: TinyPackage) -> None:
+    ran = command("validate", broken.path, "--format", "github")
+    assert ran.code == 3
+    (line,) = (line for line in ran.out.splitlines() if "lmits" in line)
+    assert line.startswith(f"::error file={broken.path}/inference_metadata.yaml,line=")
+    assert ",title=" in line
+
+
+def test_github_escapes_what_would_end_a_command(capsys: Any) -> None:
+    place = Location("a,b:c/file.yaml", 3, 7, "stages[0]")
+    REPORTS["github"]([Problem(place, "x.y", "100 %\nof it", "try, this", "warning")], False)
+    REPORTS["github"]([Problem(Location("whole.yaml"), "x.z", "odd", "", "note")], False)
+    assert capsys.readouterr().out.splitlines() == [
+        "::warning file=a%2Cb%3Ac/file.yaml,line=3,col=7,title=x.y::100 %25%0Aof it (try, this)",
+        "::notice file=whole.yaml,title=x.z::odd",
+    ]
+
+
+def test_folders_of_packages_are_searched_and_every_path_is_checked(
+    command: Command, tmp_path: Path, broken: TinyPackage
+) -> None:
+    many = tmp_path / "many"
+    for name in ("one", "deep/two"):
+        write_package(many / name, "script")
+    ran = command("validate", many)
+    assert (ran.code, ran.out) == (0, "")
+    assert "2 packages checked" in ran.err
+    both = command("validate", many, broken.path)
+    assert both.code == 3
+    assert "3 packages checked, 1 error" in both.err
+
+
+def test_a_path_with_nothing_in_it_is_invalid_not_a_traceback(command: Command, tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "absent", tmp_path / "absent.yaml"):
+        ran = command("validate", path)
+        assert ran.code == 3
+        assert str(path) in ran.out
+        assert "Traceback" not in ran.err
