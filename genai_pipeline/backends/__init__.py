@@ -1,0 +1,1 @@
+"""Runtimes behind one protocol: ONNX Runtime is the default and the reference."""

@@ -1,0 +1,1 @@
+"""Caches of sequences: storage in the graph's own layout, counted in pages."""

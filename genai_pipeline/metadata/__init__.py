@@ -1,0 +1,1 @@
+"""Inference metadata: read with places, checked against the schema, typed."""

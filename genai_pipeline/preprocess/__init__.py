@@ -1,0 +1,1 @@
+"""Text on its way to tokens and back: tokenizers, chat templates, prompts."""
