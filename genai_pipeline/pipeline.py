@@ -6,23 +6,21 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from genai_pipeline.config import DEFAULT_PREFILL_CHUNK, LoadOptions
 from genai_pipeline.errors import PackageInvalidError
 from genai_pipeline.problems import Problem, Problems
-from genai_pipeline.types import Result
+from genai_pipeline.types import PROMPT_OPTIONS, RequestOptions, Result
 
 if TYPE_CHECKING:
     from genai_pipeline.engine.assemble import Assembly
     from genai_pipeline.engine.request import Emit
-    from genai_pipeline.engine.streams import AsyncStream, Stream
+    from genai_pipeline.engine.streams import AsyncStream, Stream, Submit
     from genai_pipeline.graph.plan import ExecutionPlan
     from genai_pipeline.metadata.model import PackageSpec
     from genai_pipeline.preprocess.prompts import PromptReader
     from genai_pipeline.sampling.params import GenerationOptions
-
-Messages = Sequence[Mapping[str, Any]]
 
 
 def validate(path: str | Path) -> tuple[PackageSpec | None, tuple[Problem, ...]]:
@@ -128,71 +126,36 @@ class Pipeline:
             return resolve_options(options)
         return resolve_options(options, generation.defaults, generation.overrides)
 
-    def generate(
-        self,
-        prompt: str | None = None,
-        *,
-        messages: Messages | None = None,
-        tokens: Sequence[int] | None = None,
-        raw: bool = False,
-        timeout: float | None = None,
-        parameters: Mapping[str, Any] | None = None,
-        **options: Any,
-    ) -> Result:
+    def generate(self, prompt: str | None = None, **request: Unpack[RequestOptions]) -> Result:
         """Run one request to its end.
 
         A plain ``prompt`` is one user turn when the package has a chat template (``raw=True`` sends it as it is);
         ``messages`` is a conversation, ``tokens`` are ids. Raises the error that ended the request.
         """
         from genai_pipeline.engine.collect import collect_result
+        from genai_pipeline.engine.streams import Stream
 
-        stream = self.stream(
-            prompt, messages=messages, tokens=tokens, raw=raw, timeout=timeout, parameters=parameters, **options
-        )
-        with stream:
-            return collect_result(stream, options.get("n") or 1)
+        with Stream(self._submission(prompt, request)) as stream:
+            return collect_result(stream, request.get("n", 1))
 
-    def stream(
-        self,
-        prompt: str | None = None,
-        *,
-        messages: Messages | None = None,
-        tokens: Sequence[int] | None = None,
-        raw: bool = False,
-        timeout: float | None = None,
-        parameters: Mapping[str, Any] | None = None,
-        **options: Any,
-    ) -> Stream:
+    def stream(self, prompt: str | None = None, **request: Unpack[RequestOptions]) -> Stream:
         """The events of one request as they happen; closing the iterator cancels. Bad requests raise here."""
         from genai_pipeline.engine.streams import Stream
 
-        values = self._prompts.prompt(prompt, messages=messages, tokens=tokens, raw=raw, parameters=parameters)
-        return Stream(self._submission(values, timeout, options))
+        return Stream(self._submission(prompt, request))
 
-    def astream(
-        self,
-        prompt: str | None = None,
-        *,
-        messages: Messages | None = None,
-        tokens: Sequence[int] | None = None,
-        raw: bool = False,
-        timeout: float | None = None,
-        parameters: Mapping[str, Any] | None = None,
-        **options: Any,
-    ) -> AsyncStream:
+    def astream(self, prompt: str | None = None, **request: Unpack[RequestOptions]) -> AsyncStream:
         """``stream`` for asyncio; call it inside a running event loop."""
         from genai_pipeline.engine.streams import AsyncStream
 
-        values = self._prompts.prompt(prompt, messages=messages, tokens=tokens, raw=raw, parameters=parameters)
-        return AsyncStream(self._submission(values, timeout, options))
+        return AsyncStream(self._submission(prompt, request))
 
     def run(self, inputs: Mapping[str, Any], *, timeout: float | None = None, **options: Any) -> dict[str, Any]:
         """Run any pipeline: declared inputs and parameters by name in, declared outputs by name out."""
         from genai_pipeline.engine.collect import collect_result
         from genai_pipeline.engine.streams import Stream
 
-        values = self._prompts.inputs(inputs)
-        with Stream(self._submission(values, timeout, options)) as stream:
+        with Stream(self._submit_values(self._prompts.inputs(inputs), timeout, options)) as stream:
             return dict(collect_result(stream, 1).outputs)
 
     def close(self) -> None:
@@ -207,9 +170,14 @@ class Pipeline:
     ) -> None:
         self.close()
 
-    def _submission(
-        self, values: Mapping[str, Any], timeout: float | None, options: Mapping[str, Any]
-    ) -> Callable[[Emit], Callable[[], None]]:
+    def _submission(self, prompt: str | None, request: RequestOptions) -> Submit:
+        """Normalise a request on the caller's thread; what is given back hands it to the engine."""
+        options = dict(request)
+        timeout = cast("float | None", options.pop("timeout", None))
+        given: dict[str, Any] = {name: options.pop(name) for name in PROMPT_OPTIONS if name in options}
+        return self._submit_values(self._prompts.prompt(prompt, **given), timeout, options)
+
+    def _submit_values(self, values: Mapping[str, Any], timeout: float | None, options: Mapping[str, Any]) -> Submit:
         from genai_pipeline.engine.request import Request
         from genai_pipeline.sampling.random import fresh_seed
 

@@ -4,12 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 if TYPE_CHECKING:
     import numpy as np
 
 FinishReason = Literal["stop", "length", "tool_calls", "cancelled", "error"]
+
+
+class RequestOptions(TypedDict, total=False):
+    """What a request may set besides its prompt. Anything else is refused by name."""
+
+    messages: Sequence[Mapping[str, Any]]  # a conversation, instead of a prompt
+    tokens: Sequence[int]  # token ids, instead of a prompt
+    system: str  # a system message before a plain prompt
+    raw: bool  # send the prompt as it is, without the chat template
+    parameters: Mapping[str, Any]  # declared parameters of the package
+    timeout: float | None  # seconds for queue and run together
+    max_new_tokens: int | None  # None: up to the context
+    min_new_tokens: int
+    temperature: float  # 0 is greedy
+    top_k: int  # 0: all
+    top_p: float
+    min_p: float
+    seed: int | None  # None: a fresh one
+    stop: str | Sequence[str]
+    stop_token_ids: Sequence[int]
+    ignore_eos: bool
+    n: int
+
+
+PROMPT_OPTIONS = ("messages", "tokens", "system", "raw", "parameters")
 
 
 @dataclass(frozen=True, slots=True)

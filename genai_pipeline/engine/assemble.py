@@ -10,7 +10,7 @@ from genai_pipeline.config import DEFAULT_CONTEXT, LoadOptions
 from genai_pipeline.engine.decode_loop import DecodeLoop, LoopRules
 from genai_pipeline.engine.engine import Engine
 from genai_pipeline.errors import OptionError
-from genai_pipeline.graph.plan import ComponentPlan, ExecutionPlan, ScopePlan, StagePlan
+from genai_pipeline.graph.plan import ComponentPlan, ExecutionPlan, ScopePlan, StagePlan, StatePlan
 from genai_pipeline.kv.pool import KvPool
 from genai_pipeline.metadata.expressions import evaluate
 from genai_pipeline.metadata.model import Binding, PackageSpec
@@ -52,7 +52,7 @@ def assemble(
     pools: dict[str, KvPool] = {}
     loops: dict[str, DecodeLoop] = {}
     for stage in plan.root.stages:
-        pools[stage.id] = KvPool(_states(plan, stage), MAX_ROWS, context)
+        pools[stage.id] = KvPool(_states(plan, stage), max_rows=MAX_ROWS, capacity=context)
         rules = _rules(plan, stage, tokenizers, context)
         loops[stage.id] = DecodeLoop(stage, graphs, pools[stage.id], rules)
     scheduler = Scheduler(Budget(MAX_ROWS, options.prefill_chunk))
@@ -107,10 +107,10 @@ def _load_request(
     )
 
 
-def _states(plan: ExecutionPlan, stage: StagePlan) -> dict[str, ComponentPlan]:
+def _states(plan: ExecutionPlan, stage: StagePlan) -> dict[str, tuple[StatePlan, ...]]:
     assert stage.body is not None
     names = {inner.spec.run for inner in stage.body.stages if inner.spec.run is not None}
-    return {name: plan.components[name] for name in sorted(names)}
+    return {name: plan.components[name].states for name in sorted(names)}
 
 
 def _rules(plan: ExecutionPlan, stage: StagePlan, tokenizers: Mapping[str, Tokenizer], context: int) -> LoopRules:
@@ -133,5 +133,7 @@ def _rules(plan: ExecutionPlan, stage: StagePlan, tokenizers: Mapping[str, Token
 def _ids(tokens: tuple[str | int, ...], tokenizer: Tokenizer | None) -> tuple[int, ...]:
     """Ids of tokens given by text or id; texts were checked against the tokenizer at validation."""
     return tuple(
-        token if isinstance(token, int) else tokenizer.token_id(token) for token in tokens if tokenizer or isinstance(token, int)
+        token if isinstance(token, int) else tokenizer.token_id(token)
+        for token in tokens
+        if tokenizer or isinstance(token, int)
     )

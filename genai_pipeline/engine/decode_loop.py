@@ -65,7 +65,9 @@ class DecodeLoop:
 
     def open(self, sequence: Sequence) -> None:
         """Give the sequence a row."""
-        sequence.row = self._pool.open()
+        row = self._pool.open()
+        assert row is not None, "the scheduler admits no more sequences than there are rows"
+        sequence.row = row
 
     def close(self, sequence: Sequence) -> None:
         """Take the row back, whether the sequence ended or never started."""

@@ -1,0 +1,134 @@
+"""Normalises what a caller gives into the input values of a package: text, conversations, token ids, parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from genai_pipeline.errors import RequestError
+from genai_pipeline.metadata.model import InputSpec, PackageSpec
+from genai_pipeline.preprocess.chat import ChatTemplate, require_template
+from genai_pipeline.preprocess.messages import user_turn
+from genai_pipeline.preprocess.parameters import read_parameters
+from genai_pipeline.preprocess.tokenizer import Tokenizer
+from genai_pipeline.problems import nearest, one_of
+
+Messages = Sequence[Mapping[str, Any]]
+DEFAULT_TOKENIZER = "default"
+
+
+class PromptReader:
+    """Turns requests into values by name ("prompt.tokens", "parameters.x"); threads may share it."""
+
+    def __init__(self, package: PackageSpec, tokenizers: Mapping[str, Tokenizer]) -> None:
+        self._package = package
+        self._tokenizers = tokenizers
+        self._templates = {
+            name: ChatTemplate.load(package.root, spec, tokenizers[name]) for name, spec in package.tokenizers.items()
+        }
+
+    @property
+    def has_template(self) -> bool:
+        """Whether a plain prompt is sent as a user turn."""
+        return any(self._templates.values())
+
+    def prompt(
+        self,
+        prompt: str | None = None,
+        *,
+        messages: Messages | None = None,
+        tokens: Sequence[int] | None = None,
+        system: str | None = None,
+        raw: bool = False,
+        parameters: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Values of a request that gives its text as exactly one of prompt, messages and tokens."""
+        given = {"prompt": prompt, "messages": messages, "tokens": tokens}
+        named = [name for name, value in given.items() if value is not None]
+        if len(named) != 1:
+            what = " and ".join(named) if named else "none of them"
+            raise RequestError(f"give exactly one of prompt, messages and tokens, not {what}", param="prompt")
+        if system is not None and (prompt is None or raw):
+            raise RequestError("system goes with a plain prompt that the chat template renders", param="system")
+        spec = self._main_input()
+        if tokens is not None:
+            values = self._tokens(spec, tokens)
+        elif messages is not None:
+            values = self._chat(spec, messages)
+        else:
+            values = self._text(spec, prompt, system, raw=raw)
+        others = {name: None for name in self._package.inputs if name != spec.name}
+        return {**values, **self._defaults(others), **read_parameters(self._package.parameters, parameters or {})}
+
+    def inputs(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Values of a request that names declared inputs and parameters; a list of messages is a conversation."""
+        inputs, parameters = self._package.inputs, self._package.parameters
+        for name in given:
+            if name not in inputs and name not in parameters:
+                known = [*inputs, *parameters]
+                hint = nearest(name, known) or f"it takes: {one_of(known)}"
+                raise RequestError(f"this package has no input '{name}'", param=name, hint=hint)
+        values: dict[str, Any] = {}
+        for name, spec in inputs.items():
+            value = given.get(name)
+            if value is None:
+                values.update(self._defaults({name: None}))
+            elif isinstance(value, str):
+                values.update(self._text(spec, value, None, raw=False))
+            else:
+                values.update(self._chat(spec, value))
+        chosen = {name: value for name, value in given.items() if name in parameters}
+        return {**values, **read_parameters(parameters, chosen)}
+
+    def _main_input(self) -> InputSpec:
+        """The text input that a bare prompt means: the only one, or the one named ``prompt``."""
+        texts = [spec for spec in self._package.inputs.values() if spec.modality == "text"]
+        if len(texts) == 1:
+            return texts[0]
+        named = [spec for spec in texts if spec.name == "prompt"]
+        if named:
+            return named[0]
+        what = f"text inputs {one_of(spec.name for spec in texts)}" if texts else "no text input"
+        raise RequestError(
+            f"this package has {what}, so a bare prompt is not clear", param="prompt", hint="use run() with names"
+        )
+
+    def _defaults(self, names: Mapping[str, None]) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for name in names:
+            spec = self._package.inputs[name]
+            if spec.default is not None:
+                values.update(self._text(spec, spec.default, None, raw=True))
+            elif spec.required:
+                raise RequestError(f"input '{name}' is required", param=name)
+        return values
+
+    def _text(self, spec: InputSpec, text: Any, system: str | None, *, raw: bool) -> dict[str, Any]:
+        if not isinstance(text, str):
+            raise RequestError(f"{spec.name} must be a string, not {type(text).__name__}", param=spec.name)
+        name = spec.tokenizer or DEFAULT_TOKENIZER
+        if not raw and (self._templates.get(name) is not None or system is not None):
+            return self._chat(spec, user_turn(text, system))
+        tokenizer = self._tokenizers.get(name)
+        return _published(spec, text, () if tokenizer is None else tokenizer.encode_prompt(text))
+
+    def _chat(self, spec: InputSpec, messages: Messages) -> dict[str, Any]:
+        template = require_template(self._templates.get(spec.tokenizer or DEFAULT_TOKENIZER))
+        rendered = template.render_chat(messages)
+        return _published(spec, rendered.text, template.encode(rendered))
+
+    def _tokens(self, spec: InputSpec, tokens: Sequence[int]) -> dict[str, Any]:
+        tokenizer = self._tokenizers.get(spec.tokenizer or DEFAULT_TOKENIZER)
+        size = None if tokenizer is None else tokenizer.vocab_size
+        ids = tuple(tokens)
+        for token in ids:
+            if isinstance(token, bool) or not hasattr(token, "__index__"):
+                raise RequestError(f"tokens must be a list of ids, not {token!r}", param="tokens")
+            if token < 0 or (size is not None and token >= size):
+                raise RequestError(f"token {token} is outside the vocabulary, [0, {size})", param="tokens")
+        return _published(spec, "" if tokenizer is None else tokenizer.decode(ids, skip_special=False), ids)
+
+
+def _published(spec: InputSpec, text: str, tokens: tuple[int, ...]) -> dict[str, Any]:
+    """What a text input publishes."""
+    return {f"{spec.name}.text": text, f"{spec.name}.tokens": tokens, f"{spec.name}.length": len(tokens)}
