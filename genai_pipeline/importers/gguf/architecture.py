@@ -45,7 +45,7 @@ _REFUSED_KEYS = {
 
 @dataclass(frozen=True, slots=True)
 class Rope:
-    """Rotary angles of one layer kind: position ``p`` turns pair ``i`` by ``p / (scale * factors[i] * theta^(2i/d))``."""
+    """Rotary angles of a layer: position ``p`` turns pair ``i`` by ``p / (scale * factors[i] * theta^(2i/d))``."""
 
     theta: float
     scale: float

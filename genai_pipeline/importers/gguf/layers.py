@@ -92,9 +92,9 @@ class LayerBuilder:
     def _attention(self, index: int, hidden: Value, lengths: Lengths) -> Value:
         block, config = f"blk.{index}", self._config
         kinds = (("attn_q", config.heads), ("attn_k", config.kv_heads), ("attn_v", None))
-        weights = [self._halves(f"{block}.{kind}.weight", heads) for kind, heads in kinds]
-        biases = [self._halves(f"{block}.{kind}.bias", heads) for kind, heads in kinds]
-        packed = self._linear(f"{block}.attn_qkv", hidden, sum(weights, []), sum(biases, []))
+        weights = [tensor for kind, heads in kinds for tensor in self._halves(f"{block}.{kind}.weight", heads)]
+        biases = [tensor for kind, heads in kinds for tensor in self._halves(f"{block}.{kind}.bias", heads)]
+        packed = self._linear(f"{block}.attn_qkv", hidden, weights, biases)
         attended = self._group_query(index, packed, lengths, config.attention[index])
         output = f"{block}.attn_output"
         return self._linear(output, attended, self._stored(f"{output}.weight"), self._stored(f"{output}.bias"))
@@ -152,7 +152,7 @@ class LayerBuilder:
         return self._ropes[rope]
 
     def _feed_forward(self, block: str, hidden: Value) -> Value:
-        config, tape = self._config, self._tape
+        tape = self._tape
         gate_up = (f"{block}.ffn_gate", f"{block}.ffn_up")
         weights = self._stored(*(f"{name}.weight" for name in gate_up))
         biases = self._stored(*(f"{name}.bias" for name in gate_up))

@@ -37,7 +37,7 @@ class BlockMatrix:
     def packed(self) -> CodeArray:
         """Codes as stored: ``[outputs, blocks, bytes per block]``, the earlier of two 4-bit codes in the low half."""
         outputs, inputs = self.codes.shape
-        codes = self.codes if self.bits == 8 else self.codes[:, 0::2] | (self.codes[:, 1::2] << 4)
+        codes = self.codes if self.bits == 8 else self.codes[:, 0::2] | (self.codes[:, 1::2] << np.uint8(4))
         return np.ascontiguousarray(codes).reshape(outputs, inputs // BLOCK, BLOCK * self.bits // 8)
 
     def values(self) -> FloatArray:
@@ -61,26 +61,28 @@ def encode_dense(tensors: Sequence[GgufTensor]) -> Matrix:
 
 def encode_exact(tensors: Sequence[GgufTensor]) -> Matrix:
     """The stored codes where the graph can hold them (Q4_0, Q4_1, Q8_0, all tensors alike), else float32 values."""
-    kinds = {tensor.ggml_type for tensor in tensors}
-    splitter = _SPLITTERS.get(tensors[0].ggml_type) if len(kinds) == 1 else None
-    return splitter(stack_rows(tensors)) if splitter else encode_dense(tensors)
+    return _stored_codes(tensors) or encode_dense(tensors)
 
 
 def encode_fast(tensors: Sequence[GgufTensor]) -> Matrix:
-    """8-bit codes: those of a Q8_0 tensor as they are, anything else rounded to them."""
-    if all(tensor.ggml_type == "Q8_0" for tensor in tensors):
-        return _split_q8_0(stack_rows(tensors))
-    return round_to_8_bits(np.concatenate([tensor.dequantized() for tensor in tensors]))
+    """The stored codes where the graph can hold them, else the values rounded to 8-bit codes."""
+    return _stored_codes(tensors) or round_to_8_bits(np.concatenate([tensor.dequantized() for tensor in tensors]))
 
 
 def round_to_8_bits(values: FloatArray) -> BlockMatrix:
     """``values[outputs, inputs]`` as symmetric 8-bit codes; inputs are padded with zeros to whole blocks."""
     outputs, inputs = values.shape
     padded = np.pad(values, ((0, 0), (0, -inputs % BLOCK))).reshape(outputs, -1, BLOCK)
-    scales = np.abs(padded).max(axis=2) / np.float32(127)
+    scales = np.asarray(np.abs(padded).max(axis=2) / np.float32(127), dtype=np.float32)
     steps = np.where(scales == 0, np.float32(1), scales)[:, :, None]
-    codes = (np.rint(padded / steps) + 128).astype(np.uint8)
-    return BlockMatrix(8, codes.reshape(outputs, -1), scales.astype(np.float32))
+    codes = np.asarray(np.rint(padded / steps) + 128, dtype=np.uint8)
+    return BlockMatrix(8, codes.reshape(outputs, -1), scales)
+
+
+def _stored_codes(tensors: Sequence[GgufTensor]) -> BlockMatrix | None:
+    kinds = {tensor.ggml_type for tensor in tensors}
+    splitter = _SPLITTERS.get(tensors[0].ggml_type) if len(kinds) == 1 else None
+    return splitter(stack_rows(tensors)) if splitter else None
 
 
 def _blocks(tensor: GgufTensor) -> CodeArray:
@@ -96,7 +98,8 @@ def _half(data: CodeArray) -> FloatArray:
 
 def _nibbles(data: CodeArray) -> CodeArray:
     """16 bytes a block as 32 codes: the low halves are the first 16, the high halves the last."""
-    return np.concatenate([data & 0x0F, data >> 4], axis=-1).reshape(data.shape[0], -1)
+    low, high = data & np.uint8(0x0F), data >> np.uint8(4)
+    return np.concatenate([low, high], axis=-1).reshape(data.shape[0], -1)
 
 
 def _split_q4_0(tensor: GgufTensor) -> BlockMatrix:
@@ -113,7 +116,7 @@ def _split_q4_1(tensor: GgufTensor) -> BlockMatrix:
 
 def _split_q8_0(tensor: GgufTensor) -> BlockMatrix:
     blocks = _blocks(tensor)
-    codes = (blocks[..., 2:] ^ 0x80).reshape(tensor.shape[0], -1)  # two's complement -> offset by 128
+    codes = (blocks[..., 2:] ^ np.uint8(0x80)).reshape(tensor.shape[0], -1)  # two's complement -> offset by 128
     return BlockMatrix(8, codes, _half(blocks[..., :2]))
 
 

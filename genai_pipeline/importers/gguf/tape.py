@@ -10,7 +10,6 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-
 from genai_pipeline.graph.onnx_file import ir
 from genai_pipeline.importers.gguf.reader import Array
 
@@ -51,7 +50,9 @@ class WeightFile:
     def alias(self, name: str, stored: Value, shape: Sequence[int]) -> Value:
         """The same bytes as ``stored`` under another name and shape: kept once on disk."""
         tensor = stored.const_value
-        assert isinstance(tensor, ir.ExternalTensor) and tensor.offset is not None and tensor.length is not None
+        assert isinstance(tensor, ir.ExternalTensor)
+        assert tensor.offset is not None
+        assert tensor.length is not None
         return self._value(name, tensor.dtype, shape, tensor.offset, tensor.length)
 
     def _value(self, name: str, dtype: ir.DataType, shape: Sequence[int], offset: int, length: int) -> Value:
@@ -127,6 +128,7 @@ class GraphTape:
         ir.save(ir.Model(graph, ir_version=_IR_VERSION, producer_name="genai_pipeline"), path)
 
     def _keep(self, value: Value) -> Value:
-        assert value.name is not None and value.name not in self._initializers
+        assert value.name is not None
+        assert value.name not in self._initializers
         self._initializers[value.name] = value
         return value

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from genai_pipeline.errors import ImportModelError
-from genai_pipeline.importers.gguf.pretokenizers import PRE_TOKENIZERS, Json, PreTokenizer
+from genai_pipeline.importers.gguf.pretokenizers import PRE_TOKENIZERS, Json
 from genai_pipeline.importers.gguf.reader import GgufFile
 from genai_pipeline.importers.gguf.vocabulary import BYTE, NORMAL, USER_DEFINED, Vocabulary, read_vocabulary
 
@@ -108,10 +108,8 @@ def _byte_level(file: GgufFile, vocabulary: Vocabulary) -> tuple[Json, bool]:
 def _listed_merges(file: GgufFile) -> list[tuple[str, str]]:
     merges = []
     for entry in file.require("tokenizer.ggml.merges"):
-        # The separator is the first space that is not the entry's own first character.
-        left, separator, right = entry[:1], *entry[1:].partition(" ")[1:]
-        left += entry[1:].partition(" ")[0]
-        if not separator or not right:
+        left, separator, right = entry.partition(" ")
+        if not (left and separator and right):
             raise ImportModelError(f"{file.path}: merge {entry!r} does not have two parts")
         merges.append((left, right))
     return merges
@@ -150,11 +148,10 @@ def _sentencepiece(file: GgufFile, vocabulary: Vocabulary) -> tuple[Json, bool]:
 def _scored_merges(vocabulary: Vocabulary, scores: list[float]) -> Iterator[tuple[str, str]]:
     """Every way to join two tokens into a third, best-scored third first; equal ones in id order of their parts."""
     usable = {t: i for i, t in enumerate(vocabulary.tokens) if vocabulary.types[i] in (NORMAL, USER_DEFINED)}
-    for text, index in sorted(usable.items(), key=lambda item: (-scores[item[1]], item[1])):
+    for text, _ in sorted(usable.items(), key=lambda item: (-scores[item[1]], item[1])):
         splits = ((text[:cut], text[cut:]) for cut in range(1, len(text)))
         pairs = [(left, right) for left, right in splits if left in usable and right in usable]
         yield from sorted(pairs, key=lambda pair: (usable[pair[0]], usable[pair[1]]))
-        del index
 
 
 _KINDS = {"gpt2": _byte_level, "llama": _sentencepiece}
