@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from genai_pipeline.cli.output import write
+from genai_pipeline.cli.output import write, write_json
 
 
 def register(app: typer.Typer) -> None:
@@ -27,6 +27,7 @@ def inspect(
     from genai_pipeline.graph import render
 
     plan = compiled(ctx.obj, package, precision)
-    show = {"text": render.to_text, "json": render.to_json, "mermaid": render.to_mermaid, "dot": render.to_dot}[form]
-    text = show(plan)
-    write(text if text.endswith("\n") else text + "\n")
+    if form == "json":
+        write_json(render.to_json(plan))
+    else:
+        write({"text": render.to_text, "mermaid": render.to_mermaid, "dot": render.to_dot}[form](plan))
