@@ -53,9 +53,9 @@ class ChatTemplate:
 
         self.source = source
         self._tokenizer = tokenizer
-        self._modalities = modalities
-        self._default = ChatProgram(source.text, clock)
-        self._tool_use = self._default if source.tool_use is None else ChatProgram(source.tool_use, clock)
+        programs = [ChatProgram(text, clock) for text in (source.text, source.tool_use) if text is not None]
+        # without and with tools
+        self._programs = [(program, _rules(program, modalities)) for program in (programs[0], programs[-1])]
         self._texts = mark(tokenizer.template_texts(), TEMPLATE)
 
     @staticmethod
@@ -82,8 +82,8 @@ class ChatTemplate:
         """
         tools = read_objects("tools", tools)
         documents = read_objects("documents", documents)
-        program = self._default if tools is None else self._tool_use
-        conversation = read_messages(messages, _rules(program, self._modalities))
+        program, rules = self._programs[tools is not None]
+        conversation = read_messages(messages, rules)
         extra = plain_data("chat_template_kwargs", variables)
         request = [conversation, tools, documents, extra]
         text = program.render(

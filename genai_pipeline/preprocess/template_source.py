@@ -1,8 +1,8 @@
 """Where a package's chat template comes from.
 
-In this order, the first that is there wins: the file named by ``chat_template`` in the metadata; ``chat_template.jinja``
-beside the tokenizer; ``chat_template`` in tokenizer_config.json; ``chat_template`` in chat_template.json. The last two
-may hold a list of named templates: ``default`` is used, and ``tool_use`` when a request gives tools.
+The first that is there wins: the file that ``chat_template`` of the metadata names; ``chat_template.jinja`` beside
+the tokenizer; ``chat_template`` in tokenizer_config.json; ``chat_template`` in chat_template.json. The last two may
+hold a list of named templates: ``default`` is used, and ``tool_use`` when a request gives tools.
 """
 
 from __future__ import annotations

@@ -59,6 +59,8 @@ class Tokenizer:
         self._plain = _build(data)
         self._control = self._mark_control()
         self._control_ids = frozenset(self._control.values())
+        # What characters outside the vocabulary become may well be a control token (<unk>): no sign of forgery.
+        self._forgeable = self._control_ids.difference(self._plain.encode(_TWIN_MARK, add_special_tokens=False).ids)
         self._nonce = _TWIN_MARK + secrets.token_hex(8)
         self._twins, self._twin_ids = self._add_twins()
         self._plain.encode_special_tokens = True
@@ -204,7 +206,7 @@ class Tokenizer:
 
     def _forged(self, ids: Sequence[int], pieces: Iterable[Piece]) -> frozenset[str]:
         """Control tokens that came out of ordinary text."""
-        found = self._control_ids.intersection(ids)
+        found = self._forgeable.intersection(ids)
         if not found:
             return frozenset()
         texts = {text for text, token in self._control.items() if token in found}
