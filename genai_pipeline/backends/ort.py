@@ -15,7 +15,7 @@ from genai_pipeline.backends.runtime import onnxruntime
 from genai_pipeline.backends.threads import POOL
 from genai_pipeline.errors import GraphLoadError, OptionError
 from genai_pipeline.graph import onnx_file
-from genai_pipeline.graph.external_data import LoadableGraph, loadable_graph
+from genai_pipeline.graph.external_data import LoadableGraph, load_model, loadable_graph
 from genai_pipeline.graph.logit_rows import rewrite_logit_rows
 
 _CPU = "CPUExecutionProvider"
@@ -91,7 +91,7 @@ def _source(request: LoadRequest) -> _Source:
     path, root = Path(request.path), Path(request.root)
     if request.logits is None:
         return _Source(loadable_graph(path, root), None)
-    model = onnx_file.load_model(path, root)
+    model = load_model(path, root)
     result = rewrite_logit_rows(model, request.logits)
     if not result.rewritten:
         note = f"'{request.component}' computes the logits of every token of a run: {result.reason}"

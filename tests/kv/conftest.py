@@ -1,0 +1,136 @@
+"""Closed-form decoders run by hand through pool and bindings: what the engine does, without the engine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from genai_pipeline.backends.ort import OrtBackend
+from genai_pipeline.backends.protocol import Buffer, LoadRequest
+from genai_pipeline.graph.plan import StatePlan, StateTensor
+from genai_pipeline.graph.signature import GraphSignature
+from genai_pipeline.kv.pool import KvPool
+from genai_pipeline.testing import KINDS, KindOptions
+from genai_pipeline.types import numpy_dtype
+
+PAST = re.compile(r"past_key_values\.(\d+)\.(\w+)")
+
+
+def state_of(signature: GraphSignature, update: Any) -> StatePlan:
+    """The state of a decoder from its ports."""
+    tensors = []
+    for name, port in signature.inputs.items():
+        if found := PAST.fullmatch(name):
+            assert port.shape is not None
+            shape = ("batch", port.shape[1], "length", port.shape[3])
+            present = f"present.{found[1]}.{found[2]}"
+            tensors.append(StateTensor(int(found[1]), found[2], name, present, port.dtype, shape))
+    return StatePlan(update, tuple(tensors))
+
+
+class Decoder:
+    """One closed-form decoder with a pool; ``run`` is one graph run over rows."""
+
+    def __init__(self, folder: Path, update: Any, *, max_rows: int = 4, capacity: int = 64, **options: Any) -> None:
+        content = KINDS["kv"].make(KindOptions(update=update, **options))
+        path = folder / "model.onnx"
+        if not path.exists():
+            content.graphs["model.onnx"].save(path)
+        self.twin = content.twin
+        self.graph = OrtBackend().load(LoadRequest("decoder", str(path), str(folder)))
+        self.plan = state_of(self.graph.signature, update)
+        self.pool = KvPool({"decoder": [self.plan]}, max_rows=max_rows, capacity=capacity)
+        self.binding = self.graph.binding()
+        self.feeds: dict[str, str] = content.stages[0]["body"][0]["inputs"]
+        self.rows: dict[int, list[int]] = {}  # row -> its tokens
+
+    def open(self) -> int:
+        row = self.pool.open()
+        assert row is not None
+        self.rows[row] = []
+        return row
+
+    def run(self, new: dict[int, Sequence[int]], keep: dict[int, int] | None = None) -> NDArray[Any]:
+        """Run new tokens of some rows together; commit all of them, or the first ``keep[row]``. Logits [b, S, V]."""
+        rows = list(new)
+        counts = [len(tokens) for tokens in new.values()]
+        starts = [len(self.rows[row]) for row in rows]
+        for row, start, count in zip(rows, starts, counts, strict=True):
+            assert self.pool.reserve(row, start + count)
+        width = self.pool.bind("decoder", self.binding, rows, starts, counts)
+        values = self.loop_values(starts, list(new.values()), width)
+        held = []
+        for port, value in self.feeds.items():
+            declared = self.graph.signature.inputs[port]
+            array = np.ascontiguousarray(values[value], numpy_dtype(declared.dtype))
+            held.append(array)
+            self.binding.bind_input(port, Buffer.of(array))
+        self.binding.bind_output("logits", None)
+        self.binding.run()
+        kept = [count if keep is None else keep[row] for row, count in zip(rows, counts, strict=True)]
+        self.pool.commit(rows, [start + count for start, count in zip(starts, kept, strict=True)])
+        for row, count in zip(rows, kept, strict=True):
+            self.rows[row] += list(new[row])[:count]
+        return self.binding.output("logits").copy()
+
+    def loop_values(self, starts: list[int], new: list[Sequence[int]], width: int) -> dict[str, Any]:
+        counts = np.array([len(tokens) for tokens in new])
+        size = int(counts.max())
+        begin = np.array(starts)
+        tokens = np.zeros((len(new), size), np.int64)
+        for i, row in enumerate(new):
+            tokens[i, : len(row)] = row
+        left = self.pool.pad_side == "left"
+        total = width + size if left else int((begin + counts).max())
+        first = width - begin if left else np.zeros_like(begin)
+        columns = np.arange(total)
+        last = first + begin + counts
+        return {
+            "loop.tokens": tokens,
+            "loop.attention_mask": (columns >= first[:, None]) & (columns < last[:, None]),
+            "loop.position_ids": begin[:, None] + np.arange(size),
+            "loop.last_index": begin + counts - 1,
+            "loop.max_length": np.array(total),
+            "loop.write_indices": begin,
+            "loop.total_length": begin + counts,
+        }
+
+    def choose(self, logits: NDArray[Any], index: int, count: int) -> int:
+        return int(logits[index, count - 1].argmax())
+
+    def generate(self, rows: Sequence[int], last: dict[int, int], steps: int) -> dict[int, list[int]]:
+        """Greedy decode steps of rows together; ``last`` is each row's token that has not run yet."""
+        out: dict[int, list[int]] = {row: [] for row in rows}
+        for _ in range(steps):
+            logits = self.run({row: [last[row]] for row in rows})
+            for i, row in enumerate(rows):
+                last[row] = self.choose(logits, i, 1)
+                out[row].append(last[row])
+        return out
+
+    def prefill(self, row: int, prompt: Sequence[int], chunk: int = 0) -> int:
+        """Run a prompt alone, in chunks, and choose the first token."""
+        size = chunk or len(prompt)
+        parts = [prompt[i : i + size] for i in range(0, len(prompt), size)]
+        for part in parts:
+            logits = self.run({row: part})
+        return self.choose(logits, 0, len(parts[-1]))
+
+    def alone(self, prompt: Sequence[int], count: int) -> list[int]:
+        return self.twin.expected(prompt, count)
+
+
+@pytest.fixture
+def decoder(tmp_path: Path) -> Callable[..., Decoder]:
+    """Makes decoders of one update kind."""
+
+    def make(update: str, **options: Any) -> Decoder:
+        return Decoder(tmp_path, update, **options)
+
+    return make
