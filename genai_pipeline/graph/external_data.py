@@ -1,22 +1,22 @@
 """Where a model's weights lie: our own rule for external data, checked before any of those files is opened.
 
-A location must be a relative path without ``..`` that, with links resolved, ends in a regular file inside the package
-folder or inside the blob folder of the hub cache the package is a snapshot of. ONNX Runtime has a stricter rule about
-links; ``loadable_graph`` gives it a graph whose locations are already resolved, so honest hub caches load.
+A location is relative to the model file and follows the rule for every file of a package (``metadata.paths``). ONNX
+Runtime has a stricter rule about links; ``loadable_graph`` gives it a graph whose locations are already resolved, so
+honest hub caches load.
 """
 
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from genai_pipeline.errors import GraphFileError
+from genai_pipeline.errors import GraphFileError, PackagePathError
 from genai_pipeline.graph import onnx_file
 from genai_pipeline.graph.onnx_file import ExternalTensor
+from genai_pipeline.metadata.paths import resolve_inside
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -65,7 +65,7 @@ def scan_external_data(path: Path, root: Path) -> ExternalData:
     files: dict[str, Path] = {}
     faults: list[DataFault] = []
     for location, tensors in by_location.items():
-        found = _resolve(location, path.parent.resolve(), root, tensors)
+        found = _resolve(location, path.parent, root, tensors)
         if isinstance(found, DataFault):
             faults.append(found)
         else:
@@ -104,35 +104,11 @@ def _checked_files(path: Path, root: Path) -> Mapping[str, Path]:
 
 def _resolve(location: str, folder: Path, root: Path, tensors: list[ExternalTensor]) -> Path | DataFault:
     """The regular file a location names, or why it may not be used."""
-    who = _names(tensors)
-    posix, windows = PurePosixPath(location), PureWindowsPath(location)
-    if not location:
-        return DataFault("external_data_missing", f"{who}: has external data without a location")
-    if posix.is_absolute() or windows.drive or windows.root:
-        rule = "it is absolute; it must be relative to the model file"
-        return DataFault("external_data_outside", f"{who}: location '{location}' is refused: {rule}")
-    if ".." in posix.parts or ".." in windows.parts:
-        rule = "it has '..'; it must stay in the model's folder"
-        return DataFault("external_data_outside", f"{who}: location '{location}' is refused: {rule}")
     try:
-        file = (folder / location).resolve(strict=True)
-        mode = file.stat().st_mode
-    except (OSError, RuntimeError, ValueError):  # RuntimeError: a loop of links (3.11, 3.12); ValueError: a null byte
-        hint = "fetch the file, or export the model again"
-        return DataFault("external_data_missing", f"{who}: the file '{location}' does not exist", hint)
-    if not _allowed(file, root):
-        rule = "its link leads outside the package"
-        return DataFault("external_data_outside", f"{who}: location '{location}' is refused: {rule}")
-    if not stat.S_ISREG(mode):
-        return DataFault("external_data_outside", f"{who}: location '{location}' is refused: it is not a regular file")
-    return file
-
-
-def _allowed(file: Path, root: Path) -> bool:
-    """Whether a resolved file is in the package, or in the blob folder of the hub cache it is a snapshot of."""
-    root = root.resolve()
-    blobs = [folder.parent.parent / "blobs" for folder in (root, *root.parents) if folder.parent.name == "snapshots"]
-    return any(file.is_relative_to(folder) for folder in (root, *blobs))
+        return resolve_inside(root, location, folder=str(folder))
+    except PackagePathError as error:
+        code = error.problem.replace("path.", "weights.")
+        return DataFault(code, f"{_names(tensors)}: {error.message}", error.hint)
 
 
 def _range_faults(location: str, size: int, tensors: Iterable[ExternalTensor]) -> list[DataFault]:
@@ -149,14 +125,14 @@ def _range_faults(location: str, size: int, tensors: Iterable[ExternalTensor]) -
     if cut:
         end = max(t.offset + (t.declared if t.declared is not None else t.nbytes or 0) for t in cut)
         message = f"{_names(cut)}: the file '{location}' has {size} bytes where {end} are needed"
-        faults.append(DataFault("external_data_cut", message, "the file is cut off: fetch it again"))
+        faults.append(DataFault("weights.cut", message, "the file is cut off: fetch it again"))
     if odd:
         first = odd[0]
         message = (
             f"{_names(odd)}: offset {first.offset} and length {first.declared} in '{location}' do not fit "
             f"the {first.nbytes} bytes of the tensor's shape and type"
         )
-        faults.append(DataFault("external_data_range", message))
+        faults.append(DataFault("weights.range", message))
     return faults
 
 

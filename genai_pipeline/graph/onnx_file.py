@@ -73,7 +73,7 @@ def read_outline(path: Path, root: Path) -> onnx.ModelProto:
         with path.open("rb") as file:
             data = _map_outline(file.fileno(), shown)
     except OSError as error:
-        problem = "graph_file_missing" if isinstance(error, FileNotFoundError) else "graph_file_unreadable"
+        problem = "model.missing" if isinstance(error, FileNotFoundError) else "model.unreadable"
         raise GraphFileError(f"{shown}: cannot be read: {error.strerror}", problem=problem) from error
     return _parse(data, shown)
 
@@ -123,7 +123,7 @@ def read_model(path: Path, root: Path, files: Mapping[str, Path]) -> ir.Model:
     try:
         return onnx_ir.serde.deserialize_model(proto)
     except Exception as error:  # the library raises many kinds for invalid content
-        raise GraphFileError(f"{_shown(path, root)}: {error}", problem="graph_file_not_onnx") from error
+        raise GraphFileError(f"{_shown(path, root)}: {error}", problem="model.invalid") from error
 
 
 def save_model(
@@ -165,7 +165,7 @@ def model_bytes(model: ir.Model, anchor: str) -> bytes:
     if proto.ByteSize() >= _PROTOBUF_LIMIT:
         raise GraphFileError(
             "the graph and its inline weights take more than 2 GB and cannot be rewritten in memory",
-            problem="graph_file_too_large",
+            problem="model.too_large",
             hint="save the model with external data",
         )
     serialized: bytes = proto.SerializeToString()
@@ -180,19 +180,19 @@ def _shown(path: Path, root: Path) -> str:
 def _map_outline(descriptor: int, shown: str) -> bytes:
     """The outline of an open file, through a memory map."""
     if os.fstat(descriptor).st_size == 0:
-        raise GraphFileError(f"{shown}: the file is empty", problem="graph_file_empty")
+        raise GraphFileError(f"{shown}: the file is empty", problem="model.empty")
     with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as mapped:
         if mapped[: len(_GIT_LFS)] == _GIT_LFS:
             raise GraphFileError(
                 f"{shown}: this is a Git LFS pointer, not the model itself",
-                problem="graph_file_not_onnx",
+                problem="model.invalid",
                 hint="fetch the content with `git lfs pull`",
             )
         try:
             return outline(mapped)
         except WireError as error:
             what = "is cut off" if error.truncated else "is not an ONNX file"
-            problem = "graph_file_truncated" if error.truncated else "graph_file_not_onnx"
+            problem = "model.truncated" if error.truncated else "model.invalid"
             raise GraphFileError(f"{shown}: {what}: at byte {error.offset} {error.message}", problem=problem) from error
 
 
@@ -204,7 +204,7 @@ def _parse(data: bytes, shown: str) -> onnx.ModelProto:
     try:
         model: onnx.ModelProto = onnx.ModelProto.FromString(data)
     except DecodeError as error:
-        raise GraphFileError(f"{shown}: is not an ONNX file: {error}", problem="graph_file_not_onnx") from error
+        raise GraphFileError(f"{shown}: is not an ONNX file: {error}", problem="model.invalid") from error
     required = {
         "IR version": model.ir_version > 0,
         "opset import": len(model.opset_import) > 0,
@@ -215,7 +215,7 @@ def _parse(data: bytes, shown: str) -> onnx.ModelProto:
     if lacking:
         raise GraphFileError(
             f"{shown}: is not a complete ONNX model: it has no {', no '.join(lacking)}",
-            problem="graph_file_not_onnx",
+            problem="model.invalid",
         )
     return model
 
@@ -294,7 +294,7 @@ def _external(tensor: onnx.TensorProto) -> ExternalTensor:
     except ValueError as error:
         raise GraphFileError(
             f"tensor '{tensor.name}': offset and length of external data must be integers: {error}",
-            problem="external_data_range",
+            problem="weights.range",
         ) from error
     bits = _TYPES.get(tensor.data_type, ("unknown", 0))[1]
     nbytes = -(-math.prod(tensor.dims) * bits // 8) if bits else None

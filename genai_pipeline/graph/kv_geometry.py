@@ -1,0 +1,163 @@
+"""State entries of a component with their geometry: taken from the graph, checked against what is declared.
+
+Which ports an entry means is decided in ``kv_ports``, what their axes are in ``kv_axes``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from genai_pipeline.graph.kv_axes import LENGTH, of_layer, tensor_shape
+from genai_pipeline.graph.kv_ports import StatePort, pair_ports
+from genai_pipeline.graph.plan import StatePlan, StateTensor
+from genai_pipeline.graph.signature import GraphSignature, Port
+from genai_pipeline.graph.uses import below
+from genai_pipeline.metadata.model import ComponentSpec, KvSpec
+from genai_pipeline.problems import Problems
+
+
+def resolve_state(
+    component: ComponentSpec,
+    signature: GraphSignature,
+    problems: Problems,
+    signature_later: GraphSignature | None = None,
+    others: Mapping[str, GraphSignature] | None = None,
+) -> tuple[StatePlan, ...]:
+    """The state entries of a component; everything that does not fit the graph is reported to ``problems``.
+
+    ``signature_later`` is that of the graph for later runs: only it has to have the past ports, as nothing is there
+    to be read in the first run. ``others`` has the signatures of components that ``from`` may name.
+    """
+    merged = signature if signature_later is None else _merged(component, signature, signature_later, problems)
+    plans = tuple(_resolve_entry(component, kv, merged, others or {}, problems) for kv in component.kv)
+    _report_shared_ports(component, plans, problems)
+    return plans
+
+
+def _merged(
+    component: ComponentSpec, first: GraphSignature, later: GraphSignature, problems: Problems
+) -> GraphSignature:
+    """One set of ports of two graphs; ports that both have must be the same."""
+    pairs = ((first.inputs, later.inputs), (first.outputs, later.outputs))
+    for ours, theirs in pairs:
+        for name in ours.keys() & theirs.keys():
+            fault = _port_fault(ours[name], theirs[name])
+            if fault:
+                message = f"'{name}' differs between {component.model} and {component.model_later}: {fault}"
+                problems.error(below(component.at, "model"), "kv.pair", message, "both graphs work on one state")
+    return GraphSignature(
+        inputs={**later.inputs, **first.inputs},
+        outputs={**later.outputs, **first.outputs},
+        opset=later.opset,
+        metadata=later.metadata,
+        windows={**later.windows, **first.windows},
+    )
+
+
+def _resolve_entry(
+    component: ComponentSpec,
+    kv: KvSpec,
+    signature: GraphSignature,
+    others: Mapping[str, GraphSignature],
+    problems: Problems,
+) -> StatePlan:
+    """One state entry."""
+    source = (kv.source or "").partition(".")[0]
+    giver = others.get(source)
+    presents = signature.outputs if giver is None else {**signature.outputs, **giver.outputs}
+    ports = pair_ports(kv, signature, component.model or component.name, presents, problems)
+    layers = tuple(dict.fromkeys(port.layer for port in ports))
+    _check_list_lengths(kv, layers, problems)
+    tensors = []
+    for port in ports:
+        index = layers.index(port.layer)
+        _check_dtypes(kv, port, index, problems)
+        shape = tensor_shape(kv, port, index, problems)
+        _check_pair(kv, port, shape, problems)
+        present = port.present.name if port.present else None
+        tensors.append(StateTensor(port.layer, port.part, port.past.name, present, port.past.dtype, shape))
+    return StatePlan(
+        update=kv.update,
+        tensors=tuple(tensors),
+        window=_windows(kv, ports, layers, signature.windows, problems),
+        initial=kv.initial or 0.0,
+        source=kv.source,
+        keep_session=kv.keep == "session",
+    )
+
+
+def _report_shared_ports(component: ComponentSpec, plans: Sequence[StatePlan], problems: Problems) -> None:
+    """A port belongs to one entry."""
+    owners: dict[str, int] = {}
+    for index, plan in enumerate(plans):
+        shared = [tensor.past for tensor in plan.tensors if owners.setdefault(tensor.past, index) != index]
+        if shared:
+            message = f"'{shared[0]}' belongs to another kv entry already"
+            hint = "list the layers of each entry: layers: [0, 2, 4]"
+            problems.error(below(component.kv[index].at, "past"), "kv.overlap", message, hint)
+
+
+def _check_list_lengths(kv: KvSpec, layers: Sequence[int], problems: Problems) -> None:
+    """Geometry given as a list has one entry per layer."""
+    for key in ("heads", "head_dim", "dtype", "window"):
+        value = getattr(kv, key)
+        if layers and isinstance(value, tuple) and len(value) != len(layers):
+            message = f"{key}: has {len(value)} entries for {len(layers)} layers"
+            problems.error(below(kv.at, key), "kv.layers", message, "give one value, or one per layer")
+
+
+def _check_dtypes(kv: KvSpec, port: StatePort, index: int, problems: Problems) -> None:
+    """The graph's dtype counts, per tensor: keys and values may differ, a past and its present may not."""
+    declared = of_layer(kv.dtype, index)
+    if declared is not None and declared != port.past.dtype:
+        message = f"dtype: {declared} is declared; '{port.past.name}' is {port.past.dtype}"
+        problems.error(below(kv.at, "dtype"), "kv.dtype", message, "leave it out: the graph's dtype counts")
+    if port.present is not None and port.present.dtype != port.past.dtype:
+        message = f"'{port.past.name}' is {port.past.dtype}, but '{port.present.name}' is {port.present.dtype}"
+        problems.error(below(kv.at, "present"), "kv.dtype", message, "a state goes back in as it came out")
+
+
+def _check_pair(kv: KvSpec, port: StatePort, shape: Sequence[int | str], problems: Problems) -> None:
+    """Past and present have the same axes; only along the tokens may they differ, and not for a fixed buffer."""
+    if port.present is None or port.present.shape is None or port.past.shape is None or not shape:
+        return
+    free = [index for index, axis in enumerate(shape) if axis == LENGTH and kv.update != "scatter"]
+    fault = _port_fault(port.past, port.present, free)
+    if fault:
+        message = f"'{port.past.name}' and '{port.present.name}' do not fit each other: {fault}"
+        hint = "scatter writes into a buffer of one size" if kv.update == "scatter" else ""
+        problems.error(below(kv.at, "present"), "kv.shape", message, hint)
+
+
+def _port_fault(one: Port, two: Port, free_axes: Sequence[int] = ()) -> str:
+    """How two ports for one tensor differ, or the empty string."""
+    if one.dtype != two.dtype and not free_axes:
+        return f"{one.dtype} and {two.dtype}"
+    if one.shape is None or two.shape is None:
+        return ""
+    if len(one.shape) != len(two.shape):
+        return f"rank {len(one.shape)} and rank {len(two.shape)}"
+    for axis, (left, right) in enumerate(zip(one.shape, two.shape, strict=True)):
+        if axis not in free_axes and isinstance(left, int) and isinstance(right, int) and left != right:
+            return f"axis {axis} is {left} and {right}"
+    return ""
+
+
+def _windows(
+    kv: KvSpec, ports: Sequence[StatePort], layers: Sequence[int], known: Mapping[str, int | None], problems: Problems
+) -> tuple[int | None, ...]:
+    """The attention window of each layer: the graph decides where it says what it does, and a conflict is reported."""
+    windows: list[int | None] = []
+    conflicts: list[str] = []
+    for index, layer in enumerate(layers):
+        declared = of_layer(kv.window, index)
+        name = next((port.past.name for port in ports if port.layer == layer and port.past.name in known), None)
+        used = known[name] if name is not None else declared
+        if kv.window is not None and used != declared:
+            conflicts.append(f"layer {layer}: {declared or 'none'} declared, {used or 'none'} in the graph")
+        windows.append(used)
+    if conflicts:
+        more = f" (and {len(conflicts) - 1} more layers)" if len(conflicts) > 1 else ""
+        message = f"window: is not what the graph does: {conflicts[0]}{more}"
+        problems.warning(below(kv.at, "window"), "kv.window", message, "the graph decides; leave window: out")
+    return tuple(windows) if any(window is not None for window in windows) else ()
