@@ -1,7 +1,7 @@
 """What a package needs of the program that runs it, what this one can do, and the difference.
 
 A package's needs follow from the constructs it uses. Each need that is not met is one problem, at the first place that
-has it; a declared capability that nothing uses is only a note.
+has it; a declared capability that nothing uses is only a note (unknown ones are found with the references).
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from genai_pipeline.graph.operations import OPERATIONS
 from genai_pipeline.graph.scope import Scope, StageNode
 from genai_pipeline.graph.uses import admission_uses, below, body_uses, stage_uses
 from genai_pipeline.graph.values import is_list
 from genai_pipeline.metadata.capabilities import CAPABILITIES
 from genai_pipeline.metadata.expressions import TokensLiteral, names, walk
 from genai_pipeline.metadata.model import ComponentSpec, KvSpec, PackageSpec, TokenizerSpec
-from genai_pipeline.problems import Location, Problems, nearest, one_of
+from genai_pipeline.metadata.operations import OPERATIONS
+from genai_pipeline.problems import Location, Problems, one_of
 
 SUPPORTED: Final = frozenset(
     {
@@ -52,25 +52,13 @@ def check_capabilities(root: Scope, spec: PackageSpec, problems: Problems) -> fr
         needs.setdefault(need.capability, need)
     for name, need in needs.items():
         if name not in SUPPORTED:
-            message = f"{need.what} needs the capability '{name}', which this version does not have"
-            problems.error(need.at, "capability.missing", message, f"supported are {one_of(SUPPORTED, 20)}")
+            message = f"{need.what} needs {CAPABILITIES[name]} ('{name}'), which this version cannot run"
+            problems.error(need.at, "capability.missing", message, f"it can run {one_of(SUPPORTED, 20)}")
     for name in spec.capabilities:
-        _check_declared(name, needs, spec, problems)
+        if name in CAPABILITIES and name not in needs:
+            message = f"nothing in the package uses the declared capability '{name}'"
+            problems.note(below(spec.at, "capabilities"), "capability.unused", message)
     return frozenset(needs)
-
-
-def _check_declared(name: str, needs: dict[str, Need], spec: PackageSpec, problems: Problems) -> None:
-    at = below(spec.at, "capabilities")
-    if not is_capability(name):
-        hint = nearest(name, CAPABILITIES) or f"known are {one_of(CAPABILITIES, 60)}"
-        problems.error(at, "capability.unknown", f"'{name}' is no capability", hint)
-    elif name not in needs:
-        problems.note(at, "capability.unused", f"nothing in the package uses the declared capability '{name}'")
-
-
-def is_capability(name: str) -> bool:
-    """Whether a name is one of a capability; every host operation has one of its own."""
-    return name in CAPABILITIES or (name.startswith("op.") and name.removeprefix("op.") in OPERATIONS)
 
 
 def package_needs(root: Scope, spec: PackageSpec) -> Iterator[Need]:
@@ -251,4 +239,4 @@ def _top_level_needs(spec: PackageSpec) -> Iterator[Need]:
             yield Need(f"speculative.{key}", below(spec.speculative.at, key), f"speculative: {key}:")
 
 
-__all__ = ["SUPPORTED", "Need", "check_capabilities", "is_capability", "package_needs"]
+__all__ = ["SUPPORTED", "Need", "check_capabilities", "package_needs"]

@@ -11,13 +11,13 @@ import networkx as nx
 
 from genai_pipeline.graph.expression_checks import check_expressions
 from genai_pipeline.graph.liveness import Live, check_unused
-from genai_pipeline.graph.operations import OPERATIONS
 from genai_pipeline.graph.scope import Read, Scope, StageNode
 from genai_pipeline.graph.scopes import CHOICE, stage_node
 from genai_pipeline.graph.uses import below
 from genai_pipeline.graph.values import DECODE_VALUES, Value
 from genai_pipeline.metadata.expressions import Name
 from genai_pipeline.metadata.model import PackageSpec, StageSpec
+from genai_pipeline.metadata.operations import OPERATIONS
 from genai_pipeline.problems import Location, Problems, nearest
 
 _RESERVED = {
@@ -34,7 +34,7 @@ def check_scopes(
     for scope in root.subtree():
         _check_cycles(scope, graphs[scope.id], problems)
         for node in scope.nodes:
-            _check_stage(node, spec, problems)
+            _check_stage(node, problems)
     _check_outputs(root, spec, problems)
     check_expressions(root, spec, problems)
     check_unused(root, spec, live, problems)
@@ -75,11 +75,8 @@ def _report_early(graph: nx.DiGraph[str], path: list[str], at: Location, problem
     )
 
 
-def _check_stage(node: StageNode, spec: PackageSpec, problems: Problems) -> None:
+def _check_stage(node: StageNode, problems: Problems) -> None:
     stage = node.spec
-    if stage.run is not None and stage.run not in spec.components:
-        message, hint = f"there is no component '{stage.run}'", nearest(stage.run, spec.components)
-        problems.error(below(stage.at, "run"), "graph.undefined_component", message, hint)
     for op, at in _operations(stage):
         if op not in OPERATIONS:
             problems.error(at, "graph.unknown_operation", f"there is no operation '{op}'", nearest(op, OPERATIONS))

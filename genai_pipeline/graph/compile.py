@@ -12,6 +12,7 @@ from genai_pipeline.graph.assembly import Assembler
 from genai_pipeline.graph.capabilities import check_capabilities
 from genai_pipeline.graph.checks import check_scopes
 from genai_pipeline.graph.component_files import ComponentFiles, read_components
+from genai_pipeline.graph.kv_geometry import resolve_state
 from genai_pipeline.graph.linking import state_sources
 from genai_pipeline.graph.liveness import Live, find_live
 from genai_pipeline.graph.plan import ComponentPlan, ExecutionPlan, StatePlan
@@ -52,7 +53,12 @@ def compile_package(spec: PackageSpec) -> tuple[ExecutionPlan | None, tuple[Prob
 def _states(
     spec: PackageSpec, files: Mapping[str, ComponentFiles], problems: Problems
 ) -> dict[str, tuple[StatePlan, ...]]:
-    return {}
+    """The resolved state of every component whose graph could be read."""
+    firsts = {name: component.first for name, component in files.items()}
+    return {
+        name: resolve_state(spec.components[name], component.first, problems, component.later, firsts)
+        for name, component in files.items()
+    }
 
 
 def _components(

@@ -1,7 +1,7 @@
 """First pass over a package: what every stage, loop and group publishes, scope by scope.
 
 Order in the file does not matter, so nothing is resolved before everything is declared. Problems found here: two
-producers of one value, and a name used for two things.
+producers of one value. (Names used for two things were found with the references.)
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ class _Declarer:
 
     def _declare_stages(self, scope: Scope, stages: Iterable[StageSpec]) -> None:
         for stage in stages:
-            self._check_id(scope, stage)
             node = StageNode(stage, scope)
             scope.nodes.append(node)
             self._declare_inside(node)
@@ -56,19 +55,6 @@ class _Declarer:
                 published = value.listed() if node.items is not None else value
                 node.outputs[port] = published
                 self._declare(scope, [published])
-
-    def _check_id(self, scope: Scope, stage: StageSpec) -> None:
-        taken = self.spec.inputs.keys() | self.spec.data.keys() | self.spec.parameters.keys()
-        around = {node.id for outer in scope.chain() for node in outer.nodes}
-        around |= {outer.stage.id for outer in scope.chain() if outer.stage is not None}
-        if stage.id in taken or stage.id in around:
-            what = "an input, a parameter or data" if stage.id in taken else "another stage"
-            self.problems.error(
-                stage.at,
-                "graph.duplicate_name",
-                f"the stage id '{stage.id}' is also the name of {what}",
-                "inputs, parameters, data and stage ids share one namespace: rename one of them",
-            )
 
     def _declare_inside(self, node: StageNode) -> None:
         """The scopes below a stage: that of its items, and its body."""

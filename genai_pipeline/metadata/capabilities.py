@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from genai_pipeline.metadata.operations import OPERATIONS
+
 CAPABILITIES: Final[Mapping[str, str]] = {
     "input.text": "text inputs",
     "input.image": "image inputs",
@@ -80,4 +82,5 @@ CAPABILITIES: Final[Mapping[str, str]] = {
     "speculative.propose": "drafts of a head of the model",
     "adapters": "weights laid over components",
     "session": "sessions that outlive a request",
+    **{f"op.{name}": f"the operation {name}" for name in sorted(OPERATIONS)},
 }
