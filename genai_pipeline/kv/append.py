@@ -108,12 +108,10 @@ class AppendStorage:
         assert start <= self._places[row].length
         assert stop <= self._capacity
         block = _Block(self._layouts, [row], stop)
-        old = self._tokens(row) if start else []
-        for i, saved in enumerate(tensors):
+        for i, (old, saved) in enumerate(zip(self._tokens(row), tensors, strict=True)):
             tokens = block.tokens(0, i)
+            tokens[:start] = old[:start]
             tokens[start:] = saved
-            if start:
-                tokens[:start] = old[i][:start]
         self._leave(row)
         self._places[row] = _Place(block, stop, stop)
 
@@ -140,9 +138,8 @@ class AppendStorage:
         block = _Block(self._layouts, list(rows), width)
         for slot, row in enumerate(rows):
             length = self._places[row].length
-            if length:
-                for i, tokens in enumerate(self._tokens(row)):
-                    block.tokens(slot, i)[width - length :] = tokens
+            for i, tokens in enumerate(self._tokens(row)):
+                block.tokens(slot, i)[width - length :] = tokens
             self._leave(row)
             self._places[row] = _Place(block, length, width)
         return block
@@ -150,7 +147,8 @@ class AppendStorage:
     def _tokens(self, row: int) -> list[NDArray[Any]]:
         """Views of a row's tokens, one per tensor, each [length, *outer, *inner]."""
         place = self._places[row]
-        assert place.block is not None
+        if place.block is None:
+            return [np.empty((0, *layout.outer, *layout.inner), layout.dtype) for layout in self._layouts]
         slot = place.block.rows.index(row)
         span = slice(place.end - place.length, place.end)
         return [place.block.tokens(slot, i)[span] for i in range(len(self._layouts))]

@@ -20,7 +20,7 @@ PAGE = mmap.PAGESIZE
 
 
 def states(layers: int = 30, heads: int = 3, dim: int = 64, update: Any = "in_place") -> list[StatePlan]:
-    """State of a small language model: 90 KiB of float32 per token of 30 layers."""
+    """State of a small language model: 45 KiB of float32 per token of 30 layers."""
     tensors = (
         StateTensor(layer, part, f"p{layer}{part}", f"n{layer}{part}", "float32", ("batch", heads, "length", dim))
         for layer in range(layers)
@@ -125,7 +125,7 @@ def test_without_overcommit_rows_are_as_many_as_the_budget_pays_for(monkeypatch:
 
 
 def test_a_budget_below_one_full_context_is_refused_with_numbers() -> None:
-    with pytest.raises(CapacityError, match=r"4096 tokens takes 360 MiB of cache, more than the 100 MiB") as caught:
+    with pytest.raises(CapacityError, match=r"4096 tokens takes 180 MiB of cache, more than the 100 MiB") as caught:
         KvPool({"decoder": states()}, max_rows=16, capacity=4096, budget_bytes=100 * 2**20)
     assert caught.value.hint
 

@@ -41,7 +41,8 @@ def test_a_prompt_in_chunks_equals_the_whole(decoder: Make, update: str, chunk: 
     prompt = list(range(7, 19))
     whole, parts = model.open(), model.open()
     assert model.prefill(whole, prompt) == model.prefill(parts, prompt, chunk) == model.alone(prompt, 1)[0]
-    for one, other in zip(model.pool.save(whole, 0, 12)["decoder"][0], model.pool.save(parts, 0, 12)["decoder"][0]):
+    saved = [model.pool.save(row, 0, 12)["decoder"][0] for row in (whole, parts)]
+    for one, other in zip(*saved, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
