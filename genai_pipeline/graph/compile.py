@@ -6,7 +6,7 @@ only made when nothing is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from genai_pipeline.graph.assembly import Assembler
 from genai_pipeline.graph.capabilities import check_capabilities
@@ -22,17 +22,23 @@ from genai_pipeline.metadata.model import PackageSpec
 from genai_pipeline.problems import Problem, Problems
 
 
-def compile_package(spec: PackageSpec) -> tuple[ExecutionPlan | None, tuple[Problem, ...]]:
-    """The plan of a package and every problem found; no plan when one of them is an error."""
+def compile_package(
+    spec: PackageSpec, reported: Sequence[Problem] = ()
+) -> tuple[ExecutionPlan | None, tuple[Problem, ...]]:
+    """The plan of a package and every problem found; no plan when one of them is an error.
+
+    ``reported`` are problems found before: a file among them is not read, and an error among them means no plan.
+    """
     problems = Problems()
-    files = read_components(spec, problems)
+    refused = frozenset(problem.at.path for problem in reported if problem.severity == "error")
+    files = read_components(spec, refused, problems)
     root = build_scopes(spec, {name: component.first for name, component in files.items()}, problems)
     graphs = scope_graphs(root, spec)
     live = find_live(root)
     check_scopes(root, graphs, spec, live, problems)
     needed = check_capabilities(root, spec, problems)
     states = _states(spec, files, problems)
-    if problems.failed:
+    if problems.failed or refused:
         return None, problems.sorted()
     components = _components(spec, files, states, _used_components(root, spec, live))
     return (

@@ -27,11 +27,17 @@ class ComponentFiles:
         return (self.first,) if self.later is None else (self.first, self.later)
 
 
-def read_components(spec: PackageSpec, problems: Problems) -> dict[str, ComponentFiles]:
-    """The files of every component that names its own; one that cannot be read is reported and left out."""
+def read_components(spec: PackageSpec, refused: frozenset[str], problems: Problems) -> dict[str, ComponentFiles]:
+    """The files of every component that names its own; one that cannot be read is reported and left out.
+
+    ``refused`` has the YAML paths of files that were reported before and are not to be opened.
+    """
     found = {}
     for name, component in spec.components.items():
-        signatures = [_read(spec, file, at, problems) for file, at in _models(component)]
+        models = list(_models(component))
+        if any(at.path in refused for _, at in models):
+            continue
+        signatures = [_read(spec, file, at, problems) for file, at in models]
         if signatures and signatures[0] is not None and all(signatures):
             found[name] = ComponentFiles(signatures[0], signatures[1] if len(signatures) > 1 else None)
     return found
@@ -39,10 +45,11 @@ def read_components(spec: PackageSpec, problems: Problems) -> dict[str, Componen
 
 def _models(component: ComponentSpec) -> Iterator[tuple[str, Location]]:
     at = below(component.at, "model")
-    if component.model is not None:
-        yield component.model, at
     if component.model_later is not None:
+        yield component.model or "", below(at, "first")
         yield component.model_later, below(at, "later")
+    elif component.model is not None:
+        yield component.model, at
 
 
 def _read(spec: PackageSpec, file: str, at: Location, problems: Problems) -> GraphSignature | None:

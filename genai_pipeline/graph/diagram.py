@@ -89,6 +89,8 @@ def _draw_scope(plan: ExecutionPlan, scope: str, label: str, drawing: _Drawing) 
 
 def _is_drawn(graph: nx.DiGraph[str], scope: str, name: str, attributes: dict[str, Any]) -> bool:
     """Values made by a stage become labels of edges; those of scopes further out end at the loop's own node."""
+    if attributes["kind"] == "output":
+        return attributes["label"] not in ("logits", "tokens") or scope == ""  # those go to the choice
     if attributes["kind"] != "value":
         return True
     return attributes["scope"] == scope and graph.in_degree(name) == 0
@@ -101,8 +103,8 @@ def _flows(graph: nx.DiGraph[str], scope: str, drawing: _Drawing) -> Iterator[tu
         if start is not None and end is not None:
             yield start, end, ""
         elif start is not None:
-            for reader in graph.successors(target):
-                yield start, drawing.ids[scope, reader], graph.nodes[target]["label"]
+            readers = (drawing.ids.get((scope, reader)) for reader in graph.successors(target))
+            yield from ((start, reader, graph.nodes[target]["label"]) for reader in readers if reader is not None)
 
 
 def _draw_carry(graph: nx.DiGraph[str], scope: str, last: str, first: str, drawing: _Drawing) -> None:

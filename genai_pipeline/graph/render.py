@@ -6,7 +6,7 @@
 |---|---|
 | ``name``, ``summary``, ``capabilities`` | of the package |
 | ``inputs``, ``parameters``, ``outputs`` | by name, with modality or type |
-| ``stages`` | in the order they run: ``id``, ``kind``, ``component`` or ``op``, ``inputs`` (port to binding), ``outputs`` (port to value key), ``reads``, ``drop_after``, ``after_choice``, ``batch_key``, and ``body`` (``id``, ``kind``, ``levels``, ``stages``) of loops and groups |
+| ``stages`` | in the order they run: ``id``, ``kind``, ``component`` or ``op``, ``inputs`` (port to binding), ``loop`` (what a loop reads besides), ``outputs`` (port to value key), ``reads``, ``drop_after``, ``after_choice``, ``batch_key``, and ``body`` (``id``, ``kind``, ``levels``, ``stages``) of loops and groups |
 | ``levels`` | ids of the stages that may run side by side |
 | ``values`` | every value that is made or read: ``key``, ``type``, ``dtype``, ``shape``, ``produced_by``, ``scope`` |
 | ``components`` | ``model``, ports, states, ``bytes_per_token``, ``bytes_fixed`` |
@@ -23,7 +23,7 @@ from genai_pipeline.graph.diagram import to_dot, to_mermaid
 from genai_pipeline.graph.plan import ComponentPlan, ExecutionPlan, ScopePlan, StagePlan, StatePlan
 from genai_pipeline.graph.signature import Port
 from genai_pipeline.metadata.expressions import evaluate, names
-from genai_pipeline.metadata.model import Binding, PackageSpec
+from genai_pipeline.metadata.model import Binding, PackageSpec, StageSpec
 
 
 def to_json(plan: ExecutionPlan) -> dict[str, Any]:
@@ -85,6 +85,7 @@ def _stage(stage: StagePlan) -> dict[str, Any]:
         found["op"] = spec.op
     found |= {
         "inputs": {port: _text(bound) for port, bound in spec.inputs.items()},
+        "loop": dict(_loop_settings(spec)),
         "outputs": dict(stage.outputs),
         "reads": dict(stage.reads),
         "drop_after": list(stage.drop_after),
@@ -94,6 +95,25 @@ def _stage(stage: StagePlan) -> dict[str, Any]:
     if stage.body is not None:
         found["body"] = _scope(stage.body)
     return found
+
+
+def _loop_settings(spec: StageSpec) -> Iterator[tuple[str, str]]:
+    """What a loop reads, as written."""
+    decode, iterate = spec.decode, spec.iterate
+    if decode is not None:
+        if decode.prompt_template is not None:
+            yield "prompt", " ".join(decode.prompt_template)
+        bound = {"prompt": decode.prompt, "logits": decode.logits, "tokens": decode.tokens}
+    elif iterate is not None:
+        over = iterate.over.value if iterate.over else None
+        bound = {"count": iterate.count, "over": over, "until": iterate.until, "max": iterate.max}
+    else:
+        return
+    for key, value in bound.items():
+        if value is not None:
+            yield key, value if isinstance(value, str) else value.text
+    for name, carry in (decode or iterate).carry.items():  # type: ignore[union-attr]
+        yield f"carry.{name}", f"{carry.initial.text}, then {carry.next.text}"
 
 
 def _scope(scope: ScopePlan) -> dict[str, Any]:
@@ -170,7 +190,8 @@ def _text_lines(plan: ExecutionPlan) -> Iterator[str]:
         if facts[kind]:
             yield f"{kind}: " + ", ".join(f"{name} ({entry[detail]})" for name, entry in facts[kind].items())
     yield "stages, in the order they run:"
-    yield from _stage_lines(facts["stages"], 1)
+    values = {value["key"]: value for value in facts["values"]}
+    yield from _stage_lines(facts["stages"], values, 1)
     for name, component in facts["components"].items():
         yield f"component {name}: {component['model']}"
         for side in ("inputs", "outputs"):
@@ -183,18 +204,24 @@ def _text_lines(plan: ExecutionPlan) -> Iterator[str]:
         yield "left out, since no output depends on them: " + ", ".join(facts["left_out"])
 
 
-def _stage_lines(stages: list[dict[str, Any]], depth: int) -> Iterator[str]:
+def _stage_lines(stages: list[dict[str, Any]], values: Mapping[str, Any], depth: int) -> Iterator[str]:
     indent = "  " * depth
     for stage in stages:
         doer = stage.get("component") or stage.get("op")
         late = " (once the token is chosen)" if stage["after_choice"] else ""
         yield f"{indent}{stage['id']}: {stage['kind']}{f' {doer}' if doer else ''}{late}"
-        for port, bound in stage["inputs"].items():
+        for port, bound in {**stage["inputs"], **stage["loop"]}.items():
             yield f"{indent}  {port} <- {bound}"
         for port, key in stage["outputs"].items():
-            yield f"{indent}  {port} -> {key}"
+            yield f"{indent}  {port} -> {key}{_value_text(values.get(key))}"
         if "body" in stage:
-            yield from _stage_lines(stage["body"]["stages"], depth + 1)
+            yield from _stage_lines(stage["body"]["stages"], values, depth + 1)
+
+
+def _value_text(value: Mapping[str, Any] | None) -> str:
+    if value is None or value["dtype"] is None:
+        return ""
+    return f" ({value['dtype']} {_dims(value['shape'])})"
 
 
 def _dims(shape: list[int | str] | None) -> str:
