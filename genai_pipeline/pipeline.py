@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -111,6 +112,7 @@ class Pipeline:
         tokenizers = {name: Tokenizer.load(package.root, spec) for name, spec in package.tokenizers.items()}
         self._prompts: PromptReader = PromptReader(package, tokenizers)
         self._assembly: Assembly = assemble(plan, OrtBackend(threads=options.threads), tokenizers, options)
+        self._close = weakref.finalize(self, self._assembly.close)  # once, at the latest with the last reference
 
     @property
     def context_length(self) -> int:
@@ -160,7 +162,7 @@ class Pipeline:
 
     def close(self) -> None:
         """Stop the engine and free graphs and state; requests that still run end with EngineClosedError."""
-        self._assembly.close()
+        self._close()
 
     def __enter__(self) -> Pipeline:
         return self
@@ -184,11 +186,10 @@ class Pipeline:
         effective = self.options(**options)
         seed = fresh_seed() if effective.seed is None else effective.seed
         deadline = None if timeout is None else time.perf_counter() + timeout
-        engine = self._assembly.engine
 
         def submit(emit: Emit) -> Callable[[], None]:
-            state = engine.submit(Request(values, effective, emit, seed, deadline))
-            return lambda: engine.cancel(state)
+            state = self._assembly.engine.submit(Request(values, effective, emit, seed, deadline))
+            return lambda: self._assembly.engine.cancel(state)  # keeps this pipeline alive as long as the stream
 
         return submit
 

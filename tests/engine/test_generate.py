@@ -26,7 +26,7 @@ def test_tokens_are_those_of_the_arithmetic_for_any_chunk(open_tiny: Any, update
     "options",
     [
         {"dtype": "float16"},
-        {"dtype": "float32", "value_dtype": "float16"},
+        {"update": "append", "dtype": "float32", "value_dtype": "float16"},
         {"logits": "float16"},
         {"update": "append", "dtype": "float16"},
         {"update": "append", "positions": "mask"},
