@@ -117,13 +117,9 @@ class LayerBuilder:
             tape.input(f"past_key_values.{index}.{part}", "float32", self._cache_shape("past_length"))
             for part in ("key", "value")
         ]
-        norms: list[Value | None] = []
-        if config.qk_norm:
-            block = f"blk.{index}"
-            unused = [None] * 5  # positions, bias, sink and the scales of a quantised cache
-            norms = [*unused, self._vector(f"{block}.attn_q_norm.weight"), self._vector(f"{block}.attn_k_norm.weight")]
         cosines, sines = self._rope_tables(attention.rope)
-        inputs = [packed, None, None, *past, lengths.last_index, lengths.total, cosines, sines, *norms]
+        projected = self._normed_heads(f"blk.{index}", packed) if config.qk_norm else (packed, None, None)
+        inputs = [*projected, *past, lengths.last_index, lengths.total, cosines, sines]
         attributes = {
             "num_heads": config.heads,
             "kv_num_heads": config.kv_heads,
@@ -131,7 +127,6 @@ class LayerBuilder:
             "do_rotary": 1,
             "rotary_interleaved": 0,
             **({"local_window_size": attention.window} if attention.window is not None else {}),
-            **({"qk_norm_epsilon": config.epsilon} if config.qk_norm else {}),
         }
         name = f"blk.{index}.attention"
         attended, *present = tape.ops(
@@ -140,6 +135,21 @@ class LayerBuilder:
         for part, value in zip(("key", "value"), present, strict=True):
             tape.output(value, f"present.{index}.{part}", "float32", self._cache_shape("total_length"))
         return attended
+
+    def _normed_heads(self, block: str, packed: Value) -> tuple[Value, Value, Value]:
+        """Queries, keys and values apart, each head of the first two normed (attention has no kernel that does it)."""
+        config, tape = self._config, self._tape
+        widths = np.array([config.heads, config.kv_heads, config.kv_heads], dtype=np.int64) * config.head_dim
+        sizes = tape.constant("qkv_widths", widths)
+        query, key, value = tape.ops("Split", packed, sizes, name=f"{block}.attn_split", outputs=3, axis=-1)
+        return self._norm_heads(f"{block}.attn_q_norm", query), self._norm_heads(f"{block}.attn_k_norm", key), value
+
+    def _norm_heads(self, name: str, value: Value) -> Value:
+        tape = self._tape
+        apart = tape.constant("heads_apart", np.array([0, 0, -1, self._config.head_dim], dtype=np.int64))
+        joined = tape.constant("heads_joined", np.array([0, 0, -1], dtype=np.int64))
+        normed = self._rms_norm(tape.op("Reshape", value, apart, name=f"{name}.heads"), name)
+        return tape.op("Reshape", normed, joined, name=f"{name}.joined")
 
     def _cache_shape(self, length: str) -> tuple[int | str, ...]:
         return ("batch", self._config.kv_heads, length, self._config.head_dim)

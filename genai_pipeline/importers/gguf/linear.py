@@ -100,7 +100,7 @@ def _multiply_codes(tape: GraphTape, precision: Precision, name: str, hidden: Va
 
 def add_rows(tape: GraphTape, precision: Precision, name: str, tensor: GgufTensor) -> Rows:
     """Writes the embedding table in a form whose rows can be looked up."""
-    matrix = _lookup_form(precision.encode([tensor]))
+    matrix = _lookup_form(precision.encode([tensor]), tensor)
     shape = (tensor.shape[0], tensor.shape[1])
     if isinstance(matrix, DenseMatrix):
         return Rows(tape.weight(f"{name}.weight", matrix.values), None, 32, shape)
@@ -108,10 +108,10 @@ def add_rows(tape: GraphTape, precision: Precision, name: str, tensor: GgufTenso
     return Rows(codes, tape.weight(f"{name}.scales", matrix.scales), matrix.bits, shape)
 
 
-def _lookup_form(matrix: Matrix) -> Matrix:
-    """Blocks with offsets have no look-up operator; their float32 values are the same numbers."""
-    if isinstance(matrix, BlockMatrix) and matrix.offsets is not None:
-        return DenseMatrix(matrix.values())
+def _lookup_form(matrix: Matrix, tensor: GgufTensor) -> Matrix:
+    """Blocks with offsets, or padded ones, have no look-up operator: such a table is kept as float32 values."""
+    if isinstance(matrix, BlockMatrix) and (matrix.offsets is not None or matrix.codes.shape != tensor.shape):
+        return encode_dense([tensor])
     return matrix
 
 

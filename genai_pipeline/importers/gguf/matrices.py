@@ -40,15 +40,6 @@ class BlockMatrix:
         codes = self.codes if self.bits == 8 else self.codes[:, 0::2] | (self.codes[:, 1::2] << np.uint8(4))
         return np.ascontiguousarray(codes).reshape(outputs, inputs // BLOCK, BLOCK * self.bits // 8)
 
-    def values(self) -> FloatArray:
-        """What the matrix stands for, ``[outputs, inputs]`` in float32."""
-        outputs, inputs = self.codes.shape
-        centred = self.codes.astype(np.float32).reshape(outputs, -1, BLOCK) - np.float32(2 ** (self.bits - 1))
-        values = centred * self.scales[:, :, None]
-        if self.offsets is not None:
-            values += self.offsets[:, :, None]
-        return np.asarray(values.reshape(outputs, inputs), dtype=np.float32)
-
 
 Matrix = DenseMatrix | BlockMatrix
 Encoder = Callable[[Sequence[GgufTensor]], Matrix]
