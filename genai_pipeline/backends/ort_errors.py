@@ -10,6 +10,7 @@ from genai_pipeline.backends.providers import short_name
 
 _STATUS = re.compile(r"\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ")
 _SOURCE = re.compile(r"/\S*onnxruntime_src/\S+:\d+ .*?(?:\)|>)(?: const)? (?=[A-Z\[\w])")
+_LOADING = re.compile(r"^Load model from .*? failed:")
 _MISSING_KERNEL = re.compile(r"Could not find an implementation for (\w+)\((\d+)\) node with name '([^']*)'")
 _LONGEST = 400
 
@@ -33,7 +34,10 @@ def shorten(error: BaseException) -> str:
     """What the runtime says, in one line, without source files, status codes and advice for C++ callers."""
     text = " ".join(str(error).split())
     text = _STATUS.sub("", _SOURCE.sub("", text)).strip()
-    text = text.removeprefix("Error in execution: ")
+    text = (
+        _LOADING.sub("", text).removeprefix("Error in execution: ").removeprefix("This is an invalid model. ").strip()
+    )
+    text = text.partition(" When calling Run()")[0]
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 
