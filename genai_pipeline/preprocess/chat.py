@@ -19,8 +19,9 @@ from genai_pipeline.errors import PackageInvalidError, TemplateError
 from genai_pipeline.metadata.model import TokenizerSpec
 from genai_pipeline.preprocess.messages import ROLES, ContentForm, MessageRules, plain_data, read_messages, read_objects
 from genai_pipeline.preprocess.origin_text import REQUEST, TEMPLATE, OriginText, characters, mark, origin_of
+from genai_pipeline.preprocess.plain_encoder import Piece
 from genai_pipeline.preprocess.template_source import TemplateSource, find_template
-from genai_pipeline.preprocess.tokenizer import Piece, Tokenizer
+from genai_pipeline.preprocess.tokenizer import Tokenizer
 from genai_pipeline.problems import Problems
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def read_chat_template(
     except TemplateSyntaxError as error:
         place = source.place(error.line)
         where = "" if source.own_file else f" (line {error.line} of the template)"
-        problems.error(place, "template_syntax", f"chat template: {error.message}{where}", "mend the Jinja template")
+        problems.error(place, "template.syntax", f"chat template: {error.message}{where}", "mend the Jinja template")
         return None
 
 

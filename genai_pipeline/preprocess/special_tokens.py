@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from genai_pipeline.metadata.model import TokenizerSpec
 from genai_pipeline.preprocess.token_files import TokenFiles
@@ -24,12 +24,17 @@ class Vocabulary:
             if 0 <= token < self.size:
                 return token
             problems.error(
-                at, "token_id_range", f"{field}: id {token} is outside the vocabulary", f"ids are 0 to {self.size - 1}"
+                at,
+                "tokenizer.token_range",
+                f"{field}: id {token} is outside the vocabulary",
+                f"ids are 0 to {self.size - 1}",
             )
             return None
         found = self.id_of(token)
         if found is None:
-            problems.error(at, "token_unknown", f"{field}: the tokenizer has no token {token!r}", self.suggest(token))
+            problems.error(
+                at, "tokenizer.token_unknown", f"{field}: the tokenizer has no token {token!r}", self.suggest(token)
+            )
         return found
 
 
@@ -58,11 +63,11 @@ def resolve_tokens(spec: TokenizerSpec, files: TokenFiles, vocabulary: Vocabular
 
     def one(field: str, value: str | int | None) -> int | None:
         if value is not None:
-            return vocabulary.resolve(field, value, spec.at, problems)
+            return vocabulary.resolve(field, value, _below(spec.at, field), problems)
         text = files.texts.get(f"{field}_token")
         return None if text is None else vocabulary.id_of(text)
 
-    declared = (vocabulary.resolve("eos", token, spec.at, problems) for token in spec.eos)
+    declared = (vocabulary.resolve("eos", token, _below(spec.at, "eos"), problems) for token in spec.eos)
     ends = dict.fromkeys(token for token in (*declared, *_beside(files, vocabulary)) if token is not None)
     return SpecialTokens(
         bos_id=one("bos", spec.bos),
@@ -77,3 +82,7 @@ def _beside(files: TokenFiles, vocabulary: Vocabulary) -> Iterator[int | None]:
     texts: Iterable[str] = files.end_texts
     yield from (vocabulary.id_of(text) for text in texts)
     yield from (token for token in files.end_ids if 0 <= token < vocabulary.size)
+
+
+def _below(at: Location, field: str) -> Location:
+    return replace(at, path=f"{at.path}.{field}")

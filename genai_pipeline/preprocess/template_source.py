@@ -7,12 +7,14 @@ hold a list of named templates: ``default`` is used, and ``tool_use`` when a req
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from genai_pipeline.metadata.model import TokenizerSpec
-from genai_pipeline.preprocess.token_files import TOKENIZER_CONFIG, read_json_object, relative_name
+from genai_pipeline.metadata.paths import check_inside
+from genai_pipeline.preprocess.token_files import TOKENIZER_CONFIG, beside, read_json_object
 from genai_pipeline.problems import Location, Problems
 
 _BESIDE = "chat_template.jinja"
@@ -35,29 +37,33 @@ class TemplateSource:
 
 def find_template(root: Path, spec: TokenizerSpec, problems: Problems) -> TemplateSource | None:
     """The chat template of a declared tokenizer, or None when there is none; unusable files become problems."""
-    folder = (root / spec.file).parent
     if spec.chat_template is not None:
-        return _from_text_file(root, root / spec.chat_template, problems)
-    if (folder / _BESIDE).is_file():
-        return _from_text_file(root, folder / _BESIDE, problems)
+        return _from_text_file(root, spec.chat_template, problems)
+    own = beside(spec.file, _BESIDE)
+    if os.path.lexists(root / own):
+        return _from_text_file(root, own, problems)
     for name in _JSON_FILES:
-        file = folder / name
+        relative = beside(spec.file, name)
         # Problems of tokenizer_config.json itself are reported where its tokens are read.
-        declared = (read_json_object(root, file, Problems()) or {}).get("chat_template")
+        silent = Problems() if name == TOKENIZER_CONFIG else problems
+        declared = (read_json_object(root, relative, silent) or {}).get("chat_template")
         if declared is not None:
-            return _from_json(Location(relative_name(root, file), 0, 0, "chat_template"), declared, problems)
+            return _from_json(Location(relative, 0, 0, "chat_template"), declared, problems)
     return None
 
 
-def _from_text_file(root: Path, file: Path, problems: Problems) -> TemplateSource | None:
-    at = Location(relative_name(root, file))
+def _from_text_file(root: Path, relative: str, problems: Problems) -> TemplateSource | None:
+    at = Location(relative)
+    file = check_inside(root, relative, at, problems)
+    if file is None:
+        return None
     try:
         return TemplateSource(file.read_text(encoding="utf-8"), at)
-    except FileNotFoundError:
-        problems.error(at, "template_missing", f"chat template {at.file} is not there", "add the file or drop the key")
     except (OSError, UnicodeDecodeError) as error:
-        problems.error(at, "template_file", f"chat template {at.file} cannot be read: {error}", "it must be UTF-8 text")
-    return None
+        problems.error(
+            at, "template.file", f"chat template {relative} cannot be read: {error}", "it must be UTF-8 text"
+        )
+        return None
 
 
 def _from_json(at: Location, declared: Any, problems: Problems) -> TemplateSource | None:
@@ -65,14 +71,14 @@ def _from_json(at: Location, declared: Any, problems: Problems) -> TemplateSourc
     if named is None:
         problems.error(
             at,
-            "template_file",
+            "template.file",
             f"chat_template in {at.file} is neither a text nor a list of named templates",
             "each entry of a list needs 'name' and 'template'",
         )
         return None
     if "default" not in named:
         problems.error(
-            at, "template_file", f"{at.file} has no chat template named 'default'", f"it has: {', '.join(named)}"
+            at, "template.file", f"{at.file} has no chat template named 'default'", f"it has: {', '.join(named)}"
         )
         return None
     return TemplateSource(named["default"], at, own_file=False, tool_use=named.get("tool_use"))

@@ -7,11 +7,13 @@ Only what is read here counts; later files in ``_SOURCES`` win over earlier ones
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+from genai_pipeline.metadata.paths import check_inside
 from genai_pipeline.problems import Location, Problems
 
 TOKENIZER_CONFIG = "tokenizer_config.json"
@@ -31,42 +33,45 @@ class TokenFiles:
     config: Mapping[str, Any] = field(default_factory=dict)  # tokenizer_config.json as it is
 
 
-def read_json_object(root: Path, file: Path, problems: Problems) -> dict[str, Any] | None:
+def read_json_object(root: Path, relative: str, problems: Problems) -> dict[str, Any] | None:
     """A JSON object from a file of the package; None when the file is not there, a problem when it is not usable."""
-    if not file.is_file():
+    at = Location(relative)
+    if not os.path.lexists(root / relative):
         return None
-    at = Location(relative_name(root, file))
+    file = check_inside(root, relative, at, problems)
+    if file is None:
+        return None
     if file.stat().st_size > _MAX_BYTES:
-        problems.error(at, "tokenizer_file", f"{at.file} is larger than {_MAX_BYTES >> 20} MiB")
+        problems.error(at, "tokenizer.file", f"{relative} is larger than {_MAX_BYTES >> 20} MiB")
         return None
     try:
         value = json.loads(file.read_bytes())
     except json.JSONDecodeError as error:
-        spot = Location(at.file, error.lineno, error.colno)
-        problems.error(spot, "tokenizer_file", f"{at.file} is not valid JSON: {error.msg}", "fetch the file again")
+        spot = Location(relative, error.lineno, error.colno)
+        problems.error(spot, "tokenizer.file", f"{relative} is not valid JSON: {error.msg}", "fetch the file again")
         return None
-    except (UnicodeDecodeError, RecursionError) as error:
-        problems.error(at, "tokenizer_file", f"{at.file} cannot be read as JSON: {error}", "fetch the file again")
+    except (OSError, UnicodeDecodeError, RecursionError) as error:
+        problems.error(at, "tokenizer.file", f"{relative} cannot be read as JSON: {error}", "fetch the file again")
         return None
     if not isinstance(value, dict):
-        problems.error(at, "tokenizer_file", f"{at.file} must hold a JSON object, not a {type(value).__name__}")
+        problems.error(at, "tokenizer.file", f"{relative} must hold a JSON object, not a {type(value).__name__}")
         return None
     return value
 
 
-def read_token_files(root: Path, folder: Path, problems: Problems) -> TokenFiles:
-    """Read the files beside a tokenizer; whatever is wrong with one becomes a problem."""
+def read_token_files(root: Path, tokenizer: str, problems: Problems) -> TokenFiles:
+    """Read the files beside a tokenizer's own; whatever is wrong with one becomes a problem."""
     texts: dict[str, str] = {}
     ends: list[str] = []
     config: dict[str, Any] = {}
     for name in _SOURCES:
-        found = read_json_object(root, folder / name, problems)
+        found = read_json_object(root, beside(tokenizer, name), problems)
         if found is None:
             continue
         texts.update({key: text for key in _TEXT_NAMES if (text := _text(found.get(key))) is not None})
         ends.extend(text for item in _as_list(found.get("eos_token")) if (text := _text(item)) is not None)
         config = found if name == TOKENIZER_CONFIG else config
-    generation = read_json_object(root, folder / "generation_config.json", problems) or {}
+    generation = read_json_object(root, beside(tokenizer, "generation_config.json"), problems) or {}
     end_ids = tuple(item for item in _as_list(generation.get("eos_token_id")) if isinstance(item, int))
     add_bos = config.get("add_bos_token")
     return TokenFiles(
@@ -78,9 +83,9 @@ def read_token_files(root: Path, folder: Path, problems: Problems) -> TokenFiles
     )
 
 
-def relative_name(root: Path, file: Path) -> str:
-    """How a file of the package is named in problems."""
-    return file.relative_to(root).as_posix() if file.is_relative_to(root) else file.name
+def beside(file: str, name: str) -> str:
+    """The path of a file in the folder of another, relative to the package."""
+    return PurePosixPath(file).with_name(name).as_posix()
 
 
 def _text(value: Any) -> str | None:

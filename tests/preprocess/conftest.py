@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,9 +53,9 @@ def sentencepiece_bpe() -> tokenizers.Tokenizer:
     fallback = [f"<0x{byte:02X}>" for byte in range(256)]
     trainer = trainers.BpeTrainer(vocab_size=700, special_tokens=["<unk>", *fallback], show_progress=False)
     built.train_from_iterator(CORPUS[:4], trainer)
-    state = __import__("json").loads(built.to_str())
+    state = json.loads(built.to_str())
     state["added_tokens"] = []  # byte tokens are vocabulary, not added tokens
-    built = tokenizers.Tokenizer.from_str(__import__("json").dumps(state))
+    built = tokenizers.Tokenizer.from_str(json.dumps(state))
     return _with_added(built, None)
 
 
@@ -106,7 +107,8 @@ def adds_bos(built: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
 def spec_of(**fields: Any) -> TokenizerSpec:
     """A declared tokenizer; bos and eos are ``<s>`` and ``</s>`` unless given."""
     at = Location("inference_metadata.yaml", 7, 12, "tokenizer")
-    return TokenizerSpec(**{"at": at, "name": "default", "file": "tokenizer.json", "bos": "<s>", "eos": ("</s>",), **fields})
+    usual = {"at": at, "name": "default", "file": "tokenizer.json", "bos": "<s>", "eos": ("</s>",)}
+    return TokenizerSpec(**{**usual, **fields})
 
 
 @pytest.fixture(scope="session")

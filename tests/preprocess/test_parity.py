@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +32,18 @@ WEATHER = {
         },
     },
 }
-CLOCK = {"type": "function", "function": {"name": "now", "description": "Zeit — 時刻", "parameters": {"type": "object", "properties": {}, "required": []}}}  # fmt: skip
-CALL = {"id": "abcde1234", "type": "function", "function": {"name": "get_weather", "arguments": {"city": "Zürich", "days": [1, 2]}}}  # fmt: skip
+NOTHING = {"type": "object", "properties": {}, "required": []}
+CLOCK = {"type": "function", "function": {"name": "now", "description": "Zeit — 時刻", "parameters": NOTHING}}
+ARGUMENTS = {"city": "Zürich", "days": [1, 2]}
+CALL = {"id": "abcde1234", "type": "function", "function": {"name": "get_weather", "arguments": ARGUMENTS}}
 
 SYSTEM = {"role": "system", "content": "  Be brief & kind.\n"}
 HELLO = {"role": "user", "content": "Hello, world! "}
 ANSWER = {"role": "assistant", "content": "Hi there.\nHow are you?"}
-UNICODE = {"role": "user", "content": "Füße 👩‍👩‍👧 안녕하세요 Привет \u00a0 ﷽ \u200b\ttab\r\nline 'quote' \"double\" <b>&amp;"}
+UNICODE = {
+    "role": "user",
+    "content": "Füße 👩‍👩‍👧 안녕하세요 Привет \u00a0 ﷽ \u200b\ttab\r\nline 'quote' \"double\" <b>&amp;",
+}
 TOOL_TURNS = [
     HELLO,
     {"role": "assistant", "content": "", "tool_calls": [CALL]},
@@ -45,6 +51,8 @@ TOOL_TURNS = [
 ]
 THOUGHT = {"role": "assistant", "content": "<think>\nHmm, 2 + 2.\n</think>\n\nFour."}
 REASONED = {"role": "assistant", "content": "Four.", "reasoning_content": "\n2 + 2 = 4\n"}
+
+DOCUMENTS = [{"title": "Füße", "text": "Two.\nThree."}, {"title": "B", "text": ""}]
 
 CONVERSATIONS: dict[str, dict[str, Any]] = {
     "one": {"messages": [HELLO]},
@@ -59,7 +67,7 @@ CONVERSATIONS: dict[str, dict[str, Any]] = {
     "reasoned": {"messages": [HELLO, REASONED]},
     "no_thinking": {"messages": [HELLO], "enable_thinking": False},
     "dated": {"messages": [HELLO], "date_string": "1 Apr 2030"},
-    "documents": {"messages": [HELLO], "documents": [{"title": "Füße", "text": "Two.\nThree."}, {"title": "B", "text": ""}]},
+    "documents": {"messages": [HELLO], "documents": DOCUMENTS},
     "long": {"messages": [SYSTEM, HELLO, ANSWER, UNICODE, THOUGHT, HELLO, REASONED, HELLO]},
     "developer": {"messages": [{"role": "developer", "content": "x"}, HELLO, ANSWER, HELLO]},
 }
@@ -101,6 +109,7 @@ def chat_of(name: str, tokenizer: Tokenizer) -> ChatTemplate:
     return ChatTemplate(TemplateSource(text, Location(f"{name}.jinja")), tokenizer, clock=lambda: NOW)
 
 
+@functools.cache
 def reference_of(folder: Path, name: str) -> PreTrainedTokenizerFast:
     """The same in transformers."""
     return PreTrainedTokenizerFast(

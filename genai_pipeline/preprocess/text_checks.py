@@ -1,0 +1,73 @@
+"""The validation layer "tokenizer and template": every declared tokenizer loads, every token and template is there.
+
+Files that are missing or outside the package are reported by the layer that checks paths, and kinds of tokenizer that
+cannot be loaded yet by the one that checks capabilities, so nothing is reported twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from genai_pipeline.errors import PackagePathError
+from genai_pipeline.metadata.model import PackageSpec, StageSpec, TokenizerSpec
+from genai_pipeline.metadata.paths import resolve_inside
+from genai_pipeline.preprocess.chat import read_chat_template
+from genai_pipeline.preprocess.tokenizer import Tokenizer, read_tokenizer
+from genai_pipeline.problems import Problems
+
+
+def check_text(spec: PackageSpec, vocab_sizes: Mapping[str, int], problems: Problems) -> None:
+    """Check tokenizers and templates; ``vocab_sizes``: size of the logits' last axis by id of the decode stage."""
+    tokenizers = {name: _check_tokenizer(spec, declared, problems) for name, declared in spec.tokenizers.items()}
+    for stage in _decode_stages(spec.stages):
+        assert stage.decode is not None
+        tokenizer = tokenizers.get(stage.decode.tokenizer or "default")
+        if tokenizer is not None:
+            _check_loop_tokens(stage, tokenizer, problems)
+            _check_vocabulary(stage, tokenizer, vocab_sizes.get(stage.id), problems)
+
+
+def _check_tokenizer(spec: PackageSpec, declared: TokenizerSpec, problems: Problems) -> Tokenizer | None:
+    if declared.kind != "tokenizers" or not _is_there(spec, declared.file):
+        return None
+    tokenizer = read_tokenizer(spec.root, declared, problems)
+    if tokenizer is not None and (declared.chat_template is None or _is_there(spec, declared.chat_template)):
+        read_chat_template(spec.root, declared, tokenizer, problems)
+    return tokenizer
+
+
+def _is_there(spec: PackageSpec, file: str) -> bool:
+    try:
+        resolve_inside(spec.root, file)
+    except PackagePathError:
+        return False
+    return True
+
+
+def _decode_stages(stages: Sequence[StageSpec]) -> Iterator[StageSpec]:
+    """Decode loops at any depth."""
+    for stage in stages:
+        if stage.decode is not None:
+            yield stage
+        yield from _decode_stages(stage.body)
+
+
+def _check_loop_tokens(stage: StageSpec, tokenizer: Tokenizer, problems: Problems) -> None:
+    """Tokens that a loop suppresses or stops at."""
+    assert stage.decode is not None
+    stops = stage.decode.stop.tokens if stage.decode.stop is not None else ()
+    for field, tokens in (("suppress", stage.decode.suppress), ("stop.tokens", stops)):
+        for token in tokens:
+            at = replace(stage.at, path=f"{stage.at.path}.{field}")
+            tokenizer.vocabulary.resolve(field, token, at, problems)
+
+
+def _check_vocabulary(stage: StageSpec, tokenizer: Tokenizer, size: int | None, problems: Problems) -> None:
+    if size is not None and size <= tokenizer.highest_id:
+        problems.error(
+            replace(stage.at, path=f"{stage.at.path}.logits"),
+            "tokenizer.vocabulary",
+            f"the logits of '{stage.id}' have {size} columns, but the tokenizer's ids go up to {tokenizer.highest_id}",
+            "is this the tokenizer of this model?",
+        )
