@@ -144,3 +144,11 @@ def test_answers_stand_out(tmp_path, bare_loop):
     logits = np.sort(bare_loop(tmp_path / "model.onnx").run([PROMPT])[0])
     assert logits[-1] == 20.0
     assert logits[-2] <= 10.0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_long_contexts_stay_exact(tmp_path, bare_loop, dtype):
+    package = write_package(tmp_path, "kv", update="append", dtype=dtype)
+    prompt = [6 + (index * index + 3 * index) % 97 for index in range(2500)]
+    loop = bare_loop(tmp_path / "model.onnx")
+    assert loop.generate([prompt], 4, chunk=500) == [package.expected(prompt, 4)]

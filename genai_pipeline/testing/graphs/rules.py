@@ -76,7 +76,7 @@ class SumRule:
     the sum of all cells it sees, weighted by cell and by position mod 4: hidden' = (hidden + sum_key +
     2 * sum_value) mod 97. At the end
     next = first + (5 * hidden + 3 * token + 7 * position) mod (vocabulary - first), or ``end`` from position
-    ``end_at`` on.
+    ``end_at`` on. Sums are exact in float32 up to 349,000 / cells tokens (21,000 with 16 cells).
     """
 
     vocabulary: int
