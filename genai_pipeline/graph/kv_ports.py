@@ -41,11 +41,7 @@ def pair_ports(
         if past and present:
             _report_unpaired(kv, past, present, problems)
     _check_numbers(kv, past, problems)
-    found = [
-        StatePort(layer, part, port, present.get((layer, part)))
-        for (layer, part), port in past.items()
-        if kv.present is None or (layer, part) in present
-    ]
+    found = [StatePort(layer, part, port, present.get((layer, part))) for (layer, part), port in past.items()]
     order = {part: index for index, part in enumerate(kv.parts or dict.fromkeys(port.part for port in found))}
     return tuple(sorted(found, key=lambda port: (port.layer, order.get(port.part, len(order)))))
 

@@ -1,0 +1,186 @@
+"""One binding of one port: whether the value may go there, by dtype, rank and sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from genai_pipeline.graph.dims import Dims, End
+from genai_pipeline.graph.plan import StatePlan
+from genai_pipeline.graph.port_types import fits, literal_fault, literal_rank
+from genai_pipeline.graph.scope import Read, StageNode
+from genai_pipeline.graph.signature import Dim, GraphSignature, Port
+from genai_pipeline.graph.values import Value
+from genai_pipeline.metadata.expressions import ListExpr, Name
+from genai_pipeline.metadata.model import Binding, ComponentSpec
+from genai_pipeline.problems import Problems
+
+ROWS, NEW_TOKENS = "b", "S"  # axes of what a decode loop publishes
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """What the checks need of one component: its graphs, the first for names and shapes, and its state."""
+
+    spec: ComponentSpec
+    signature: GraphSignature
+    states: tuple[StatePlan, ...] = ()
+    later: GraphSignature | None = None
+
+    @property
+    def inputs(self) -> dict[str, Port]:
+        """Inputs of either graph."""
+        return {**(self.later.inputs if self.later else {}), **self.signature.inputs}
+
+    @property
+    def outputs(self) -> dict[str, Port]:
+        """Outputs of either graph."""
+        return {**(self.later.outputs if self.later else {}), **self.signature.outputs}
+
+    @property
+    def past_ports(self) -> frozenset[str]:
+        """Inputs that state is bound to."""
+        return frozenset(tensor.past for state in self.states for tensor in state.tensors)
+
+    @property
+    def lacks_state(self) -> bool:
+        """Whether a kv entry matched nothing, which was reported."""
+        return any(not state.tensors for state in self.states)
+
+    @property
+    def file(self) -> str:
+        """The graph as messages name it."""
+        return self.spec.model or self.spec.name
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A binding of a port of a stage's graph."""
+
+    node: StageNode
+    component: Component
+    port: Port
+    binding: Binding
+    dims: Dims
+    problems: Problems
+
+    def check(self) -> None:
+        """Dtype, rank and sizes of what is bound."""
+        expr = self.binding.expr
+        fault = literal_fault(expr, self.port.dtype)
+        if fault:
+            self._error("port.dtype", f"takes {self.port.dtype}; {fault}")
+        rank = literal_rank(expr)
+        if rank is not None and self._check_rank(self.binding.text, rank) and isinstance(expr, ListExpr):
+            self._check_length(len(expr.items), rank)
+        read = self._read()
+        if read is None:
+            return
+        self._check_value(read.value)
+        for value in _carried(read):
+            self._check_dtype(value)
+            if value.shape:
+                self._check_axis(value, len(value.shape) - 1)
+
+    def _read(self) -> Read | None:
+        """The value that is bound as it is; None for a literal or an expression."""
+        if not isinstance(self.binding.expr, Name):
+            return None
+        reads = (read for read in self.node.reads if read.use.expr is self.binding.expr)
+        read = next(reads, None)
+        return read if read is not None and read.name == self.binding.expr.text else None
+
+    def _check_value(self, value: Value) -> None:
+        """A value as it is, without being computed with."""
+        if value.record:
+            return  # stands for its fields: reported where names are resolved
+        if value.is_list:
+            hint = f"run the stage with for_each: {value.name}"
+            self._error("port.rank", f"takes one tensor; '{value.name}' is a list", hint)
+        elif self._check_dtype(value) and value.shape is not None and not self._computed_positions(value):
+            repeated = value.origin == "loop" and len(value.shape) == 1  # one number per row for a scalar port
+            if self._check_rank(f"'{value.name}'", len(value.shape), may_repeat=repeated):
+                for axis in range(len(value.shape)):
+                    self._check_axis(value, axis)
+
+    def _check_dtype(self, value: Value) -> bool:
+        """A value is cast to its port's dtype only where no number changes."""
+        if value.type == "string" and self.port.dtype != "string":
+            self._error("port.dtype", f"takes {self.port.dtype}; '{value.name}' is text")
+            return False
+        if value.dtype is not None and not fits(value.name, value.origin, value.dtype, self.port.dtype):
+            hint = "values are cast only where no number changes"
+            self._error("port.dtype", f"takes {self.port.dtype}; '{value.name}' is {value.dtype}", hint)
+        return True
+
+    def _check_rank(self, what: str, rank: int, *, may_repeat: bool = False) -> bool:
+        """A value has its port's rank, or one less; a vector may go to a scalar port with ``may_repeat``."""
+        if self.port.shape is None:
+            return True
+        wanted = len(self.port.shape)
+        if rank in (wanted, wanted - 1) or (may_repeat and wanted == 0):
+            return True
+        shape = f"[{', '.join(str(dim) or '?' for dim in self.port.shape)}]"
+        self._error("port.rank", f"has rank {wanted} {shape}; {what} has rank {rank}")
+        return False
+
+    def _check_length(self, length: int, rank: int) -> None:
+        """A list has as many items as its axis."""
+        dims = self.port.shape or ()
+        dim = dims[len(dims) - rank] if len(dims) >= rank else ""
+        if isinstance(dim, int) and dim != length:
+            self._error("port.dims", f"takes {dim} numbers; {self.binding.text} has {length}")
+
+    def _check_axis(self, value: Value, axis: int) -> None:
+        """One axis of a value and the axis of the port it falls on, aligned at the end."""
+        shape, wanted = value.shape or (), self.port.shape or ()
+        index = axis + len(wanted) - len(shape)
+        if not 0 <= index < len(wanted):
+            return
+        if value.origin == "loop":
+            self._check_loop_axis(shape[axis], wanted[index])
+        elif index > 0:  # batch axes are free
+            source = End(_owner_of(value), shape[axis], f"axis {axis} of '{value.name}'")
+            place = f"axis {index} of '{self.port.name}' of {self.component.file}"
+            owner = f"{self.node.scope.prefix}{self.node.id}"
+            self.dims.equal(source, End(owner, wanted[index], place), self.binding.at)
+
+    def _check_loop_axis(self, meaning: Dim, dim: Dim) -> None:
+        """A graph with a fixed number of rows or of new tokens has to say so."""
+        if not isinstance(dim, int):
+            return
+        if meaning == ROWS and dim != 1:
+            hint = "export with a dynamic batch axis, or with 1: never batched"
+            self._error("port.batch", f"takes exactly {dim} rows; a run has as many as there are", hint)
+        elif meaning == NEW_TOKENS and self.component.spec.span is None:
+            hint = f"declare span: {{first: {dim}, later: {dim}}}, or export with a dynamic axis"
+            self._error("port.span", f"takes exactly {dim} new tokens; a run has as many as there are", hint)
+
+    def _computed_positions(self, value: Value) -> bool:
+        """Whether the value is positions that an operation of the loop computes, with axes of its own."""
+        loop = self.node.scope.stage
+        return value.name == "loop.position_ids" and loop is not None and bool(loop.decode and loop.decode.positions)
+
+    def _error(self, code: str, message: str, hint: str = "") -> None:
+        where = f"'{self.port.name}' of {self.component.file}"
+        self.problems.error(self.binding.at, code, f"{where} {message}", hint)
+
+
+def _carried(read: Read) -> Iterator[Value]:
+    """What a loop carries under the name that is read: the initial value, and the one for later steps."""
+    name = read.name.partition(".")[2]
+    loop = read.owner.stage
+    if read.value.origin != "loop" or loop is None or read.owner.parent is None:
+        return
+    starts = (read for node in read.owner.parent.nodes if node.spec is loop for read in node.reads)
+    for found in (*starts, *read.owner.ends):
+        carries = found.use.port in (f"carry.{name}.initial", f"carry.{name}.next")
+        if carries and isinstance(found.use.expr, Name) and found.use.expr.text == found.name:
+            yield found.value
+
+
+def _owner_of(value: Value) -> str:
+    """Whose symbols a value's sizes are: the stage that makes it."""
+    scope = (value.inner or value.key).rpartition("/")[0]
+    maker = value.producer if value.producer is not None and value.inner is None else value.name
+    return f"{scope}/{maker}" if scope else maker

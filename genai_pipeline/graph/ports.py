@@ -1,0 +1,136 @@
+"""Checks every run stage against the ports of its graph: names, dtypes, ranks, sizes, batch axes, logits.
+
+What is bound by ``kv`` entries needs no binding; everything else that a graph takes does. Sizes are unified over all
+edges of the package, so a conflict shows however far its ends are apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from genai_pipeline.graph.dims import Dims
+from genai_pipeline.graph.edges import Component, Edge
+from genai_pipeline.graph.port_types import is_float, is_integer
+from genai_pipeline.graph.scope import Scope, StageNode
+from genai_pipeline.graph.signature import Port
+from genai_pipeline.graph.uses import below
+from genai_pipeline.metadata.expressions import ListExpr
+from genai_pipeline.metadata.model import Binding
+from genai_pipeline.problems import Location, Problems, nearest, one_of
+
+FAMILY_SLOTS = ("{i}", "{layer}")
+
+
+def check_ports(root: Scope, components: Mapping[str, Component], problems: Problems) -> None:
+    """Report everything about bindings that the graphs do not take; components that are absent are left out."""
+    checker = _Checker(components, problems)
+    for component in components.values():
+        checker.check_component(component)
+    for scope in root.subtree():
+        for node in scope.nodes:
+            if node.spec.run in components:
+                checker.check_stage(node)
+            if node.spec.decode is not None:
+                _check_result(node, problems)
+
+
+class _Checker:
+    """Walks the run stages; ``dims`` collects the sizes of the whole package."""
+
+    def __init__(self, components: Mapping[str, Component], problems: Problems) -> None:
+        self.components = components
+        self.problems = problems
+        self.dims = Dims(problems)
+
+    def check_stage(self, node: StageNode) -> None:
+        """Everything about one run stage."""
+        component = self.components[node.spec.run or ""]
+        inputs = component.inputs
+        bound = set()
+        for written, binding in node.spec.inputs.items():
+            for name, member in _expand(written, binding):
+                bound.add(name)
+                if name in component.past_ports:
+                    message = f"'{name}' of {component.file} is state: the kv entry binds it"
+                    self.problems.error(member.at, "port.state", message, "remove it from inputs:")
+                elif name in inputs:
+                    Edge(node, component, inputs[name], member, self.dims, self.problems).check()
+                else:
+                    self._unknown(component, name, member.at)
+        self._check_unbound(node, component, bound)
+        for name in node.spec.outputs:
+            if name not in component.outputs:
+                at = below(node.spec.at, f"outputs.{name}")
+                message = f"{component.file} has no output '{name}'"
+                self.problems.error(at, "port.unknown_output", message, _meant(name, component.outputs))
+
+    def check_component(self, component: Component) -> None:
+        """Ports that a component names besides its state."""
+        for key, names in (("pad", component.spec.pad), ("no_batch_axis", component.spec.no_batch_axis)):
+            for name in names:
+                if name not in component.inputs:
+                    self._unknown(component, name, below(component.spec.at, key))
+
+    def _unknown(self, component: Component, name: str, at: Location) -> None:
+        free = [port for port in component.inputs if port not in component.past_ports]
+        message = f"{component.file} has no input '{name}'"
+        self.problems.error(at, "port.unknown_input", message, _meant(name, free))
+
+    def _check_unbound(self, node: StageNode, component: Component, bound: set[str]) -> None:
+        for name, port in component.inputs.items():
+            taken = name in bound or name in component.past_ports
+            if not taken and not (component.lacks_state and _could_be_state(port)):
+                message = f"nothing is bound to the input '{name}' of {component.file}"
+                at = below(node.spec.at, "inputs")
+                self.problems.error(at, "port.unbound", message, _suggestion(name, node.scope))
+
+
+def _expand(written: str, bound: Binding | tuple[Binding, ...]) -> Iterator[tuple[str, Binding]]:
+    """The ports that a key binds: a family ``x.{i}`` counts up over its list; a list is one value elsewhere."""
+    members = bound if isinstance(bound, tuple) else (bound,)
+    if any(slot in written for slot in FAMILY_SLOTS):
+        for index, member in enumerate(members):
+            name = written
+            for slot in FAMILY_SLOTS:
+                name = name.replace(slot, str(index))
+            yield name, member
+    elif isinstance(bound, Binding):
+        yield written, bound
+    else:
+        text = f"[{', '.join(member.text for member in members)}]"
+        yield written, Binding(ListExpr(tuple(member.expr for member in members)), text, members[0].at)
+
+
+def _meant(name: str, ports: Collection[str]) -> str:
+    """A hint at the port that was meant."""
+    return nearest(name, ports) or (f"there are {one_of(ports)}" if ports else "it has none")
+
+
+def _could_be_state(port: Port) -> bool:
+    """Whether an unbound input is probably what a kv entry that matched nothing was meant for."""
+    return is_float(port.dtype) and (port.shape is None or len(port.shape) > 1)
+
+
+def _suggestion(port: str, scope: Scope) -> str:
+    """What could be bound to a port, by its name."""
+    loop = next((around for around in scope.chain() if around.loop), None)
+    if loop is None:
+        return f"bind it: inputs: {{{port}: ...}}"
+    known = {"input_ids": "tokens", "tokens": "tokens", **{name: name for name in loop.loop}}
+    meant = known.get(port) or known.get(nearest(port, known).partition("'")[2].partition("'")[0])
+    return f"bind it: inputs: {{{port}: {f'loop.{meant}' if meant else '...'}}}"
+
+
+def _check_result(node: StageNode, problems: Problems) -> None:
+    """The logits of a decode loop are floats [b, tokens, vocabulary] or [b, vocabulary]; chosen tokens are integers."""
+    assert node.body is not None
+    for read in node.body.ends:
+        value = read.value
+        if read.use.port == "logits":
+            if value.dtype is not None and not is_float(value.dtype):
+                problems.error(read.use.at, "port.dtype", f"logits: '{read.name}' is {value.dtype}, not a float type")
+            if value.shape is not None and len(value.shape) not in (2, 3):
+                message = f"logits: '{read.name}' has rank {len(value.shape)}"
+                problems.error(read.use.at, "port.rank", message, "logits are [batch, tokens, vocabulary]")
+        elif read.use.port == "tokens" and value.dtype is not None and not is_integer(value.dtype):
+            problems.error(read.use.at, "port.dtype", f"tokens: '{read.name}' is {value.dtype}, not an integer type")
