@@ -108,7 +108,7 @@ def print_json(pipe: Pipeline, request: Mapping[str, Any]) -> Counts:
 
 def print_stream(output: Output, pipe: Pipeline, request: Mapping[str, Any]) -> Counts:
     """Write text as it comes; raises the error that ends a stream."""
-    usage, timings, last = None, None, ""
+    usage, timings, reason, last = None, None, None, ""
     with pipe.stream(**request) as events:
         for event in events:
             if event.text:
@@ -116,11 +116,12 @@ def print_stream(output: Output, pipe: Pipeline, request: Mapping[str, Any]) -> 
                 last = event.text
             if event.error is not None:
                 raise event.error
-            if event.finish_reason == "length":
-                output.note("note: the answer was cut at the token limit")
+            reason = event.finish_reason or reason
             usage, timings = event.usage or usage, event.timings or timings
     if not last.endswith("\n"):
         write("\n")
+    if reason == "length":
+        output.note("note: the answer was cut at the token limit")
     return usage, timings
 
 

@@ -58,7 +58,7 @@ def process() -> Callable[..., subprocess.Popen[str]]:
 @pytest.fixture
 def tiny(tmp_path: Path) -> TinyPackage:
     """A package that answers every prompt with the words of a script, then ends."""
-    return write_package(tmp_path / "tiny", "script")
+    return write_package(tmp_path / "tiny", "script", generation={"defaults": {"temperature": 0}})
 
 
 @pytest.fixture
