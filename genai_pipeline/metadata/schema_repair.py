@@ -59,6 +59,7 @@ class Repair:
             return None
         free = [name for name in field.missing if name not in taken]
         matches = difflib.get_close_matches(field.field, free, n=1, cutoff=SURE)
+        matches += [name for name in free if _one_letter_off(field.field, name)]
         return matches[0] if matches else None
 
     def _hint(self, field: UnknownField) -> str:
@@ -79,6 +80,11 @@ class Repair:
             if name is not None:
                 entries[name] = self._apply(child, (*path, key))
         return replace(node, value=entries) if isinstance(node.value, dict) else node
+
+
+def _one_letter_off(word: str, other: str) -> bool:
+    """Whether two words of three or more letters differ in one, as rum and run do, which are not alike otherwise."""
+    return len(word) == len(other) >= 3 and sum(a != b for a, b in zip(word, other, strict=True)) == 1
 
 
 def _article(title: str) -> str:

@@ -86,9 +86,8 @@ class TreeBuilder:
         at = Location(self._file, line, column)
         self._check_tag(at, tag)
         value = self._resolve(text, at) if plain else text
-        if _SURROGATE.search(text):
-            self._problems.error(at, "yaml.character", "an escape gives half of a surrogate pair, which is no text")
-            value = ""
+        if isinstance(value, str) and _SURROGATE.search(value):
+            value = text = self._joined(value, at)
         if self._wants_key():
             self._set_key(value, text, at)
             self._remember(anchor, Node(value, at), 1, 1)
@@ -161,6 +160,14 @@ class TreeBuilder:
             message = "the number is too large"
             self._problems.error(at, "yaml.number", message, "put it in quotes if it is text")
             return 1
+
+    def _joined(self, text: str, at: Location) -> str:
+        """Text whose escapes give surrogates, as JSON writes characters beyond 16 bits, with each pair joined."""
+        try:
+            return text.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            self._problems.error(at, "yaml.character", "an escape gives half of a surrogate pair, which is no text")
+            return ""
 
     def _set_key(self, value: Scalar, text: str, at: Location) -> None:
         """The key of the next entry, or a problem and a key whose entry is thrown away."""
