@@ -195,6 +195,32 @@ def decoder(
     return step
 
 
+def attention(window: int = -1) -> Step:
+    """Write a decoder graph whose caches go through GroupQueryAttention, with a window or (-1) without."""
+
+    def step(root: Path) -> None:
+        b = GraphBuilder("decoder")
+        token = b.input("input_ids", "int64", ("batch", "sequence"))
+        mask = b.input("attention_mask", "int64", ("batch", "total"))
+        b.input("position_ids", "int64", ("batch", "sequence"))
+        hidden = b.op("Expand", b.cast(b.op("Unsqueeze", token, [-1]), "float32"), [1, 1, 8])
+        last = b.cast(b.op("Sub", b.op("ReduceSum", mask, [1], keepdims=0), 1), "int32")
+        width = b.cast(b.op("Squeeze", b.size(mask, 1)), "int32")
+        cache = ("batch", 2, "capacity", 4)
+        for layer in (0, 1):
+            past = [b.input(f"past.{layer}.{part}", "float32", cache) for part in ("key", "value")]
+            hidden, *present = b.ops(
+                "GroupQueryAttention", hidden, hidden, hidden, *past, last, width, domain="com.microsoft",
+                count=3, num_heads=2, kv_num_heads=2, local_window_size=window,
+            )  # fmt: skip
+            for part, value in zip(("key", "value"), present, strict=True):
+                b.output(f"present.{layer}.{part}", value, "float32", cache)
+        b.output("logits", b.op("MatMul", hidden, [[0.0] * SIZE] * 8), "float32", ("batch", "sequence", SIZE))
+        b.save(root / "model.onnx")
+
+    return step
+
+
 def embedding(
     shape: Shape = ("batch", "sequence", 8), dtype: str = "float32", extra: Sequence[tuple[str, str, Shape]] = ()
 ) -> Step:

@@ -7,6 +7,7 @@ import os
 import pytest
 import yaml
 
+import genai_pipeline as gp
 from genai_pipeline.testing import KINDS, KindOptions, metadata_text, write_package
 
 
@@ -22,6 +23,15 @@ def test_every_kind_writes_a_whole_package(tmp_path, kind):
     prompt = package.vocabulary.chat_prompt(("user", "hello"))
     assert len(package.expected(prompt, 5)) == 5
     assert all(0 <= token < len(package.vocabulary) for token in package.expected(prompt, 5))
+
+
+@pytest.mark.parametrize("update", ["append", "in_place", "scatter"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_valid(tmp_path, kind, update):
+    options = {"update": update} if "update" in KINDS[kind].uses else {}
+    spec, problems = gp.validate(write_package(tmp_path, kind, **options).path)
+    assert spec is not None
+    assert {problem.code for problem in problems} <= {"capability.missing"}  # what this version cannot run yet
 
 
 def test_scripts_end_with_the_end_token(tmp_path):
