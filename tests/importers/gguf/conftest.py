@@ -95,7 +95,7 @@ class TinyModel:
             value = halves.swapaxes(1, 2).reshape(value.shape)
         kind = next((kind for end, kind in self.types.items() if name.endswith(end)), None)
         if kind is None:
-            writer.add_tensor(name, np.ascontiguousarray(value, dtype=np.float32))
+            writer.add_tensor(name, np.ascontiguousarray(value))
         else:
             ggml = GGMLQuantizationType[kind]
             writer.add_tensor(name, quantize(np.ascontiguousarray(value), ggml), raw_dtype=ggml)
@@ -142,7 +142,7 @@ class PlainDecoder:
         return np.asarray(logits)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def tiny_model() -> type[TinyModel]:
     return TinyModel
 
