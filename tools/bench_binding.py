@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from genai_pipeline.backends.ort import OrtBackend
 from genai_pipeline.backends.protocol import Buffer, LoadedGraph, LoadRequest
 from genai_pipeline.graph.plan import StatePlan, StateTensor
+from genai_pipeline.kv.geometry import TensorLayout
 from genai_pipeline.kv.pool import KvPool
 
 CAPACITY = 4096
@@ -59,7 +60,7 @@ def take_turns(graph: Any, ways: dict[str, Iterator[None]], steps: int) -> dict[
             next(way)
             step = time.perf_counter() - start
             times[name].append((step, step - (graph.graph_seconds - inside)))
-    return {name: tuple(map(statistics.median, zip(*pairs, strict=True))) for name, pairs in times.items()}  # type: ignore[misc]
+    return {name: tuple(map(statistics.median, zip(*pairs, strict=True))) for name, pairs in times.items()}
 
 
 def bare(graph: Any) -> Iterator[None]:
@@ -67,12 +68,11 @@ def bare(graph: Any) -> Iterator[None]:
     io, native, place, options = graph.session.io_binding(), graph.native, graph.place, graph.run_options
     raw = io._iobinding
     caches = []
-    for plan in (state_of(graph.signature),):
-        for tensor in plan.tensors:
-            cache = np.zeros((1, tensor.shape[1], CAPACITY, tensor.shape[3]), np.float32)  # type: ignore[arg-type]
-            caches.append(cache)
-            raw.bind_input(tensor.past, place, 1, cache.shape, cache.ctypes.data)
-            raw.bind_output(tensor.present, place, 1, cache.shape, cache.ctypes.data)
+    for tensor in state_of(graph.signature).tensors:
+        cache = np.zeros(TensorLayout.of(tensor).shape(1, CAPACITY), np.float32)
+        caches.append(cache)
+        raw.bind_input(tensor.past, place, 1, cache.shape, cache.ctypes.data)
+        raw.bind_output(tensor.present, place, 1, cache.shape, cache.ctypes.data)
     logits = logits_memory(graph)
     raw.bind_output("logits", place, 1, logits.shape, logits.ctypes.data)
     token, mask, rows = np.full((1, 1), 42, np.int64), np.ones((1, CAPACITY), np.int64), np.zeros(1, np.int64)
@@ -94,12 +94,13 @@ def ours(graph: LoadedGraph, *, keep: bool) -> Iterator[None]:
     assert row is not None
     logits = Buffer.of(logits_memory(graph))
     token, mask, rows = np.full((1, 1), 42, np.int64), np.ones((1, CAPACITY), np.int64), np.zeros(1, np.int64)
+    growing = Buffer.of(mask)
     fixed = {"input_ids": Buffer.of(token), **({"logit_rows": Buffer.of(rows)} if graph.logit_rows else {})}
     binding = graph.binding()
     for length in range(CAPACITY - 1):
         for port, buffer in fixed.items():
             binding.bind_input(port, buffer)
-        binding.bind_input("attention_mask", Buffer.of(mask[:, : length + 1]))
+        binding.bind_input("attention_mask", growing.shaped((1, length + 1)))
         pool.reserve(row, length + 1)
         pool.bind("decoder", binding, (row,), (length,), (1,))
         binding.bind_output("logits", logits)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -57,7 +57,8 @@ class KvPool:
             max_rows = min(max_rows, num_pages // pages_for(capacity))  # every row is paid for in full at once
         self._ledger = PageLedger(max_rows, num_pages)
         self._storages = {name: create_storages(plans, max_rows, capacity) for name, plans in components.items()}
-        self._sides = {storage.pad_side for storage in self._all()}
+        self._flat = tuple(storage for storages in self._storages.values() for storage in storages)
+        self._sides = {storage.pad_side for storage in self._flat}
         self._lengths: dict[int, int] = {}
 
     @property
@@ -95,7 +96,7 @@ class KvPool:
         row = self._ledger.take()
         if row is not None:
             self._lengths[row] = 0
-            for storage in self._all():
+            for storage in self._flat:
                 storage.open(row)
         return row
 
@@ -122,13 +123,13 @@ class KvPool:
         for row, length in zip(rows, lengths, strict=True):
             assert pages_for(length) <= self._ledger.held(row), f"row {row} holds too few pages for {length} tokens"
             self._lengths[row] = length
-        for storage in self._all():
+        for storage in self._flat:
             storage.commit(rows, lengths)
 
     def truncate(self, row: int, length: int) -> None:
         """Forget everything from token ``length`` on, and give back its pages."""
         assert length <= self._lengths[row]
-        for storage in self._all():
+        for storage in self._flat:
             storage.truncate(row, length)
         self._lengths[row] = length
         self._ledger.shrink(row, length)
@@ -136,13 +137,13 @@ class KvPool:
     def move(self, source: int, target: int) -> None:
         """Move a live row into a free one, which is what keeps the rows of a batch consecutive."""
         self._ledger.move(source, target)
-        for storage in self._all():
+        for storage in self._flat:
             storage.move(source, target)
         self._lengths[target] = self._lengths.pop(source)
 
     def release(self, row: int) -> None:
         """End a row: it and its pages are free."""
-        for storage in self._all():
+        for storage in self._flat:
             storage.release(row)
         del self._lengths[row]
         self._ledger.give_back(row)
@@ -164,12 +165,12 @@ class KvPool:
 
     def trim(self) -> None:
         """Give back the memory that free rows keep warm."""
-        for storage in self._all():
+        for storage in self._flat:
             storage.trim()
 
     def usage(self) -> PoolUsage:
         """What is in use now. Reads the kernel's memory map: not for every step."""
-        sizes = [storage.resident_bytes() for storage in self._all()]
+        sizes = [storage.resident_bytes() for storage in self._flat]
         ledger = self._ledger
         return PoolUsage(
             rows=ledger.num_rows - ledger.free_rows,
@@ -182,12 +183,8 @@ class KvPool:
 
     def close(self) -> None:
         """Give all memory back. No graph may run with it any more."""
-        for storage in self._all():
+        for storage in self._flat:
             storage.close()
-
-    def _all(self) -> Iterator[StateStorage]:
-        for storages in self._storages.values():
-            yield from storages
 
 
 _ARENA = ("in_place", "scatter")
