@@ -12,10 +12,12 @@ from genai_pipeline.graph.assembly import Assembler
 from genai_pipeline.graph.capabilities import check_capabilities
 from genai_pipeline.graph.checks import check_scopes
 from genai_pipeline.graph.component_files import ComponentFiles, read_components
+from genai_pipeline.graph.edges import Component
 from genai_pipeline.graph.kv_geometry import resolve_state
 from genai_pipeline.graph.linking import state_sources
 from genai_pipeline.graph.liveness import Live, find_live
 from genai_pipeline.graph.plan import ComponentPlan, ExecutionPlan, StatePlan
+from genai_pipeline.graph.ports import check_ports
 from genai_pipeline.graph.scope import Scope
 from genai_pipeline.graph.scopes import build_scopes, scope_graphs
 from genai_pipeline.metadata.model import PackageSpec
@@ -38,6 +40,7 @@ def compile_package(
     check_scopes(root, graphs, spec, live, problems)
     needed = check_capabilities(root, spec, problems)
     states = _states(spec, files, problems)
+    check_ports(root, _with_state(spec, files, states), problems)
     if problems.failed or refused:
         return None, problems.sorted()
     components = _components(spec, files, states, _used_components(root, spec, live))
@@ -50,7 +53,7 @@ def compile_package(
             components=components,
             outputs=_outputs(root),
             capabilities=needed,
-            facts={"left_out": tuple(sorted(_left_out(root, live)))},
+            facts={"left_out": tuple(sorted(_left_out(root, live))), "vocab_sizes": _vocab_sizes(root)},
         ),
         problems.sorted(),
     )
@@ -63,6 +66,16 @@ def _states(
     firsts = {name: component.first for name, component in files.items()}
     return {
         name: resolve_state(spec.components[name], component.first, problems, component.later, firsts)
+        for name, component in files.items()
+    }
+
+
+def _with_state(
+    spec: PackageSpec, files: Mapping[str, ComponentFiles], states: Mapping[str, tuple[StatePlan, ...]]
+) -> dict[str, Component]:
+    """What the checks of ports need of every component whose graph could be read."""
+    return {
+        name: Component(spec.components[name], component.first, states[name], component.later)
         for name, component in files.items()
     }
 
@@ -107,3 +120,14 @@ def _outputs(root: Scope) -> dict[str, str]:
 def _left_out(root: Scope, live: Live) -> Iterator[str]:
     for scope in root.subtree():
         yield from (f"{scope.prefix}{node.id}" for node in scope.nodes if node not in live.stages)
+
+
+def _vocab_sizes(root: Scope) -> dict[str, int]:
+    """Size of the logits' last axis by id of the decode loop, where the graph fixes it."""
+    found = {}
+    for scope in root.subtree():
+        for read in scope.ends:
+            shape = read.value.shape
+            if read.use.port == "logits" and scope.stage is not None and shape and isinstance(shape[-1], int):
+                found[scope.stage.id] = shape[-1]
+    return found

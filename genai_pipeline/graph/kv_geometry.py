@@ -146,18 +146,22 @@ def _port_fault(one: Port, two: Port, free_axes: Sequence[int] = ()) -> str:
 def _windows(
     kv: KvSpec, ports: Sequence[StatePort], layers: Sequence[int], known: Mapping[str, int | None], problems: Problems
 ) -> tuple[int | None, ...]:
-    """The attention window of each layer: the graph decides where it says what it does, and a conflict is reported."""
+    """The attention window of each layer, as far as the graph shows one; what is declared beyond that is reported.
+
+    A window that no operator shows is not used: keeping all tokens is right for any graph.
+    """
     windows: list[int | None] = []
     conflicts: list[str] = []
     for index, layer in enumerate(layers):
         declared = of_layer(kv.window, index)
         name = next((port.past.name for port in ports if port.layer == layer and port.past.name in known), None)
-        used = known[name] if name is not None else declared
+        used = known[name] if name is not None else None
         if kv.window is not None and used != declared:
-            conflicts.append(f"layer {layer}: {declared or 'none'} declared, {used or 'none'} in the graph")
+            shown = used or ("none" if name is not None else "no operator that shows one")
+            conflicts.append(f"layer {layer}: {declared or 'none'} declared, {shown} in the graph")
         windows.append(used)
     if conflicts:
         more = f" (and {len(conflicts) - 1} more layers)" if len(conflicts) > 1 else ""
-        message = f"window: is not what the graph does: {conflicts[0]}{more}"
+        message = f"window: differs from the graph: {conflicts[0]}{more}"
         problems.warning(below(kv.at, "window"), "kv.window", message, "the graph decides; leave window: out")
     return tuple(windows) if any(window is not None for window in windows) else ()

@@ -10,14 +10,17 @@ from collections.abc import Collection, Iterator, Mapping
 
 from genai_pipeline.graph.dims import Dims
 from genai_pipeline.graph.edges import Component, Edge
+from genai_pipeline.graph.logit_rows import LOGIT_ROWS
 from genai_pipeline.graph.port_types import is_float, is_integer
 from genai_pipeline.graph.scope import Scope, StageNode
 from genai_pipeline.graph.signature import Port
 from genai_pipeline.graph.uses import below
+from genai_pipeline.graph.values import Value
 from genai_pipeline.metadata.expressions import ListExpr
 from genai_pipeline.metadata.model import Binding
 from genai_pipeline.problems import Location, Problems, nearest, one_of
 
+_USUAL = {"input_ids": "tokens", "seqlens_k": "last_index", "total_sequence_length": "max_length"}  # by exporters
 FAMILY_SLOTS = ("{i}", "{layer}")
 
 
@@ -31,7 +34,7 @@ def check_ports(root: Scope, components: Mapping[str, Component], problems: Prob
             if node.spec.run in components:
                 checker.check_stage(node)
             if node.spec.decode is not None:
-                _check_result(node, problems)
+                _check_result(node, components, problems)
 
 
 class _Checker:
@@ -56,7 +59,7 @@ class _Checker:
                 elif name in inputs:
                     Edge(node, component, inputs[name], member, self.dims, self.problems).check()
                 else:
-                    self._unknown(component, name, member.at)
+                    bound.add(self._unknown(component, name, member.at))  # one mistake, one problem
         self._check_unbound(node, component, bound)
         for name in node.spec.outputs:
             if name not in component.outputs:
@@ -71,18 +74,20 @@ class _Checker:
                 if name not in component.inputs:
                     self._unknown(component, name, below(component.spec.at, key))
 
-    def _unknown(self, component: Component, name: str, at: Location) -> None:
+    def _unknown(self, component: Component, name: str, at: Location) -> str:
+        """Report a name that is no input; returns the input that was meant, or the empty string."""
         free = [port for port in component.inputs if port not in component.past_ports]
         message = f"{component.file} has no input '{name}'"
         self.problems.error(at, "port.unknown_input", message, _meant(name, free))
+        return next((port for port in free if f"'{port}'" in nearest(name, free)), "")
 
     def _check_unbound(self, node: StageNode, component: Component, bound: set[str]) -> None:
         for name, port in component.inputs.items():
-            taken = name in bound or name in component.past_ports
+            taken = name in bound or name in component.past_ports or _is_logit_rows(port)
             if not taken and not (component.lacks_state and _could_be_state(port)):
                 message = f"nothing is bound to the input '{name}' of {component.file}"
                 at = below(node.spec.at, "inputs")
-                self.problems.error(at, "port.unbound", message, _suggestion(name, node.scope))
+                self.problems.error(at, "port.unbound", message, _suggestion(port, node.scope))
 
 
 def _expand(written: str, bound: Binding | tuple[Binding, ...]) -> Iterator[tuple[str, Binding]]:
@@ -111,26 +116,45 @@ def _could_be_state(port: Port) -> bool:
     return is_float(port.dtype) and (port.shape is None or len(port.shape) > 1)
 
 
-def _suggestion(port: str, scope: Scope) -> str:
+def _is_logit_rows(port: Port) -> bool:
+    """Whether a graph takes the rows of logits that are asked for, which the engine feeds."""
+    return port.name == LOGIT_ROWS and port.dtype == "int64" and (port.shape is None or len(port.shape) == 1)
+
+
+def _suggestion(port: Port, scope: Scope) -> str:
     """What could be bound to a port, by its name."""
+    if _could_be_state(port):
+        return f"bind it under inputs:, or cover '{port.name}' by a kv entry if it is state"
     loop = next((around for around in scope.chain() if around.loop), None)
-    if loop is None:
-        return f"bind it: inputs: {{{port}: ...}}"
-    known = {"input_ids": "tokens", "tokens": "tokens", **{name: name for name in loop.loop}}
-    meant = known.get(port) or known.get(nearest(port, known).partition("'")[2].partition("'")[0])
-    return f"bind it: inputs: {{{port}: {f'loop.{meant}' if meant else '...'}}}"
+    meant = _USUAL.get(port.name, port.name)
+    value = f"loop.{meant}" if loop is not None and meant in loop.loop else "..."
+    return f"bind it: inputs: {{{port.name}: {value}}}"
 
 
-def _check_result(node: StageNode, problems: Problems) -> None:
-    """The logits of a decode loop are floats [b, tokens, vocabulary] or [b, vocabulary]; chosen tokens are integers."""
+def _check_result(node: StageNode, components: Mapping[str, Component], problems: Problems) -> None:
+    """Logits are floats and end in the vocabulary: [b, tokens, V], or [b, V] of the last one; tokens are integers."""
     assert node.body is not None
     for read in node.body.ends:
-        value = read.value
         if read.use.port == "logits":
-            if value.dtype is not None and not is_float(value.dtype):
-                problems.error(read.use.at, "port.dtype", f"logits: '{read.name}' is {value.dtype}, not a float type")
-            if value.shape is not None and len(value.shape) not in (2, 3):
-                message = f"logits: '{read.name}' has rank {len(value.shape)}"
-                problems.error(read.use.at, "port.rank", message, "logits are [batch, tokens, vocabulary]")
-        elif read.use.port == "tokens" and value.dtype is not None and not is_integer(value.dtype):
-            problems.error(read.use.at, "port.dtype", f"tokens: '{read.name}' is {value.dtype}, not an integer type")
+            fault = _logits_fault(read.value, node.body, components)
+            if fault:
+                problems.error(read.use.at, "port.logits", f"logits: '{read.name}' {fault}")
+        elif read.use.port == "tokens" and read.value.dtype is not None and not is_integer(read.value.dtype):
+            message = f"tokens: '{read.name}' is {read.value.dtype}, not an integer type"
+            problems.error(read.use.at, "port.dtype", message)
+
+
+def _logits_fault(value: Value, body: Scope, components: Mapping[str, Component]) -> str:
+    """What is wrong with a value as logits, or the empty string."""
+    if value.dtype is not None and not is_float(value.dtype):
+        return f"is {value.dtype}, not a float type"
+    if value.shape is None:
+        return ""
+    if len(value.shape) not in (2, 3):
+        return f"has rank {len(value.shape)}, not [batch, tokens, vocabulary]"
+    maker = next((node.spec.run for node in body.nodes if node.id == value.producer), None)
+    ports = components[maker].inputs.values() if maker is not None and maker in components else ()
+    varying = {dim for port in ports for dim in port.shape or () if isinstance(dim, str) and dim}
+    if value.shape[-1] in varying:
+        return f"has no vocabulary: its last axis '{value.shape[-1]}' is one of the graph's inputs"
+    return ""
