@@ -79,9 +79,9 @@ def check_package(path: str | Path) -> tuple[PackageSpec | None, ExecutionPlan |
     problems.extend(found)
     plan = None
     if spec is not None:
-        plan, more = compile_package(spec)
+        plan, more = compile_package(spec, found)
         problems.extend(more)
-        check_text(spec, {}, problems)
+        check_text(spec, plan.facts["vocab_sizes"] if plan is not None else {}, problems)
     return spec, None if problems.failed else plan, problems.sorted()
 
 

@@ -77,6 +77,7 @@ def package_needs(root: Scope, spec: PackageSpec) -> Iterator[Need]:
             yield from _stage_needs(node)
             yield from _loop_needs(node)
     yield from _limit_needs(spec)
+    yield from _text_needs(root, spec)
     yield from _top_level_needs(spec)
 
 
@@ -98,6 +99,17 @@ def _input_needs(spec: PackageSpec) -> Iterator[Need]:
     for parameter in spec.parameters.values():
         if parameter.values_from is not None:
             yield Need("parameter.from", parameter.at, f"the parameter '{parameter.name}'")
+
+
+def _text_needs(root: Scope, spec: PackageSpec) -> Iterator[Need]:
+    """Fields of texts that are not made unless somebody reads them."""
+    fields = {f"{name}.{field}" for name in spec.inputs for field in ("mask", "types", "offsets")}
+    for scope in root.subtree():
+        for read in (*scope.ends, *(read for node in scope.nodes for read in node.reads)):
+            if read.value.origin == "input" and read.value.key in fields and read.value.type == "tensor":
+                owner = spec.inputs[read.value.key.rpartition(".")[0]]
+                if owner.modality == "text":
+                    yield Need("input.text.masks", read.use.at, f"'{read.name}'")
 
 
 def _limit_needs(spec: PackageSpec) -> Iterator[Need]:

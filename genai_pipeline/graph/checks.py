@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import networkx as nx
 
 from genai_pipeline.graph.expression_checks import check_expressions
-from genai_pipeline.graph.liveness import Live, check_unused
+from genai_pipeline.graph.liveness import Live, check_components, check_unused
 from genai_pipeline.graph.scope import Read, Scope, StageNode
 from genai_pipeline.graph.scopes import CHOICE, stage_node
 from genai_pipeline.graph.uses import below
@@ -37,7 +37,9 @@ def check_scopes(
             _check_stage(node, problems)
     _check_outputs(root, spec, problems)
     check_expressions(root, spec, problems)
-    check_unused(root, spec, live, problems)
+    check_components(root, spec, problems)
+    if not any(problem.code.startswith("graph.") and problem.severity == "error" for problem in problems):
+        check_unused(root, spec, live, problems)
 
 
 def _check_cycles(scope: Scope, graph: nx.DiGraph[str], problems: Problems) -> None:

@@ -53,8 +53,9 @@ class _Declarer:
             self._declare_inside(node)
             for port, value in self._published(node):
                 published = value.listed() if node.items is not None else value
-                node.outputs[port] = published
                 self._declare(scope, [published])
+                if scope.values[published.name] is published:  # the first producer keeps it
+                    node.outputs[port] = published
 
     def _declare_inside(self, node: StageNode) -> None:
         """The scopes below a stage: that of its items, and its body."""

@@ -52,9 +52,9 @@ def _check_type(scope: Scope, use: Use, problems: Problems) -> None:
         problems.error(use.at, "graph.expression_type", f"{use.port}: {error.message}", error.hint)
         return
     if use.wants is not None and not _fits(found, use.wants):
-        wanted = _ARTICLES.get(use.wants, use.wants)
+        wanted, given = _ARTICLES.get(use.wants, use.wants), _ARTICLES.get(found, f"a {found}")
         hint = "ceil(...) or floor(...) gives a whole number" if (use.wants, found) == ("integer", "number") else ""
-        problems.error(use.at, "graph.expression_type", f"{use.port} needs {wanted}, not a {found}", hint)
+        problems.error(use.at, "graph.expression_type", f"{use.port} needs {wanted}, not {given}", hint)
 
 
 def _fits(found: ValueType, wanted: ValueType) -> bool:

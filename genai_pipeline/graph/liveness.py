@@ -55,9 +55,11 @@ def _reads_of(node: StageNode) -> Iterator[Read]:
 
 
 def check_unused(root: Scope, spec: PackageSpec, live: Live, problems: Problems) -> None:
-    """Report what is declared and never used: stages, values, components, inputs, parameters, data."""
+    """Report what is declared and never read: stages, values, inputs, parameters, data.
+
+    Only for packages whose names all mean something: else what is unread may be what was meant.
+    """
     _check_stages(root, live, problems)
-    _check_components(root, spec, problems)
     read = {key for scope in root.subtree() for key in _keys_read(scope)} | _mentioned(spec)
     for name, owner in spec.inputs.items():
         if not any(key == name or key.startswith(f"{name}.") for key in read):
@@ -90,7 +92,8 @@ def _check_stages(scope: Scope, live: Live, problems: Problems) -> None:
             _check_stages(node.body, live, problems)
 
 
-def _check_components(root: Scope, spec: PackageSpec, problems: Problems) -> None:
+def check_components(root: Scope, spec: PackageSpec, problems: Problems) -> None:
+    """Report components that nothing runs, takes state from, drafts with or adapts."""
     run = {node.spec.run for scope in root.subtree() for node in scope.nodes if node.spec.run}
     sources = {source for name in run if name in spec.components for source in state_sources(spec.components[name])}
     sources |= {adapter.component for adapter in spec.adapters}

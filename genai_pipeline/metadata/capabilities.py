@@ -13,6 +13,7 @@ from genai_pipeline.metadata.operations import OPERATIONS
 
 CAPABILITIES: Final[Mapping[str, str]] = {
     "input.text": "text inputs",
+    "input.text.masks": "masks, segment types and offsets of texts",
     "input.image": "image inputs",
     "input.audio": "audio inputs",
     "input.video": "video inputs",

@@ -22,6 +22,7 @@ METADATA_FILE: Final = "inference_metadata.yaml"
 _HARMLESS: Final = frozenset(
     {"yaml.duplicate_key", "schema.unknown_field", "reference.capability"}
     | {"value.bounds", "value.default", "value.list"}
+    | {f"path.{fault}" for fault in ("missing", "outside", "absolute", "parent", "not_a_file", "name", "unreadable")}
 )
 
 
