@@ -12,7 +12,6 @@ from typing import Any, Final
 from genai_pipeline.errors import ExpressionError
 from genai_pipeline.metadata.expression_nodes import (
     FUNCTIONS,
-    MAX_INTEGER,
     AllOf,
     AnyOf,
     Binary,
@@ -30,6 +29,7 @@ from genai_pipeline.metadata.expression_nodes import (
     Present,
     TokensLiteral,
 )
+from genai_pipeline.metadata.expression_values import MAX_INTEGER
 from genai_pipeline.problems import Location, nearest
 
 MAX_LENGTH: Final = 1000  # characters of one expression
@@ -297,5 +297,6 @@ def _literal(value: object) -> int | float | bool | str:
 
 
 def _refuse(node: ast.AST) -> ExpressionError:
-    what = _REFUSED.get(type(node), f"'{type(node).__name__}'")
-    return ExpressionError(f"{what} is not allowed in an expression", hint=ALLOWED)
+    return ExpressionError(
+        f"{_REFUSED.get(type(node), type(node).__name__)} is not allowed in an expression", hint=ALLOWED
+    )
