@@ -24,7 +24,6 @@ SUPPORTED: Final = frozenset(
         "input.text",
         "output.text",
         "loop.decode",
-        "decode.template",
         "kv.in_place",
         "kv.append",
         "kv.scatter",
