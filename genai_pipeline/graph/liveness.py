@@ -95,6 +95,8 @@ def _check_stages(scope: Scope, live: Live, problems: Problems) -> None:
 def check_components(root: Scope, spec: PackageSpec, problems: Problems) -> None:
     """Report components that nothing runs, takes state from, drafts with or adapts."""
     run = {node.spec.run for scope in root.subtree() for node in scope.nodes if node.spec.run}
+    if not run <= spec.components.keys():
+        return  # a misspelt name is reported as such; what it meant to run is not unused
     sources = {source for name in run if name in spec.components for source in state_sources(spec.components[name])}
     sources |= {adapter.component for adapter in spec.adapters}
     if spec.speculative is not None and spec.speculative.propose is not None:

@@ -20,7 +20,7 @@ METADATA_FILE: Final = "inference_metadata.yaml"
 
 # Problems after which the layers that follow can still say something sensible about the package.
 _HARMLESS: Final = frozenset(
-    {"yaml.duplicate_key", "schema.unknown_field", "reference.capability"}
+    {"yaml.duplicate_key", "schema.unknown_field", "reference.capability", "reference.component"}
     | {"value.bounds", "value.default", "value.list"}
     | {f"path.{fault}" for fault in ("missing", "outside", "absolute", "parent", "not_a_file", "name", "unreadable")}
 )
