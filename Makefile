@@ -13,7 +13,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 .PHONY: demo test check clean
 
 demo: $(VENV)/.installed-cpu
-	$(BIN)/genai-pipeline run smollm2-135m "$(PROMPT)" --max-new-tokens 128 --stats
+	$(BIN)/genai-pipeline run smollm2-135m "$(PROMPT)" --max-new-tokens 256 --stats
 
 test: check
 
