@@ -56,8 +56,9 @@ class AppendStorage:
         assert max(lengths) + max(new) <= self._capacity or len(rows) > 1
         block = self._together(tuple(rows)) or self._join(tuple(rows))
         added = max(new)
-        for tensor in block.tensors:
-            tensor.bind(binding, len(rows), block.width, added)
+        for tensor, layout in zip(block.tensors, self._layouts, strict=True):
+            past, present = (layout.shape(len(rows), width) for width in (block.width, block.width + added))
+            tensor.bind(binding, past, present)
         self._pending = (block, added)
         return block.width
 
@@ -194,31 +195,30 @@ class _DoubleBuffer:
         # Padding must be finite even where a mask hides it: 0 * nan is nan.
         self._past: NDArray[Any] = np.zeros(max(1, math.prod(layout.shape(batch, width))), layout.dtype)
         self._present: NDArray[Any] = np.empty(1, layout.dtype)
+        self._past_buffer, self._present_buffer = Buffer.of(self._past), Buffer.of(self._present)
 
     @property
     def nbytes(self) -> int:
         """Bytes of both."""
         return self._past.nbytes + self._present.nbytes
 
-    def bind(self, binding: Binding, batch: int, width: int, added: int) -> None:
-        """Bind the past, ``width`` tokens wide, and a present that is ``added`` wider."""
+    def bind(self, binding: Binding, past: tuple[int, ...], present: tuple[int, ...]) -> None:
+        """Bind past and present in these shapes."""
         tensor = self._layout.tensor
-        binding.bind_input(tensor.past, self._buffer(self._past, batch, width))
-        need = math.prod(self._layout.shape(batch, width + added))
-        if self._present.size < need:
-            self._present = np.empty(max(need, 2 * self._past.size), self._layout.dtype)
-        binding.bind_output(tensor.present or "", self._buffer(self._present, batch, width + added))
+        size = math.prod(present)
+        if self._present.size < size:
+            self._present = np.empty(max(size, 2 * self._past.size), self._layout.dtype)
+            self._present_buffer = Buffer.of(self._present)
+        binding.bind_input(tensor.past, self._past_buffer.shaped(past))
+        binding.bind_output(tensor.present or "", self._present_buffer.shaped(present))
 
     def swap(self) -> None:
         """Make the present the past; the old past is written over by the next run."""
         self._past, self._present = self._present, self._past
+        self._past_buffer, self._present_buffer = self._present_buffer, self._past_buffer
 
     def tokens(self, slot: int, batch: int, width: int) -> NDArray[Any]:
         """A view of one row with the tokens first."""
         shape = self._layout.shape(batch, width)
         rows = self._past[: math.prod(shape)].reshape(shape)
         return np.moveaxis(rows[slot], len(self._layout.outer), 0)
-
-    def _buffer(self, memory: NDArray[Any], batch: int, width: int) -> Buffer:
-        shape = self._layout.shape(batch, width)
-        return Buffer(memory.__array_interface__["data"][0], shape, self._layout.dtype, memory)
