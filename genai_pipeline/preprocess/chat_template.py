@@ -4,6 +4,8 @@ Same settings, same globals, same filters, byte for byte: trimmed blocks, loop c
 ``strftime_now``, ``tojson`` without HTML escapes, the ``generation`` tag. Two things are added. The compiled template
 labels every piece of text it writes itself (see ``origin_text``), by a rewrite of the syntax tree. And a render is
 bounded: loop rounds and macro calls, time, text size, sizes of numbers, so no template can hang or fill memory.
+
+Longer than most modules because jinja2 is imported nowhere else.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
 from genai_pipeline.errors import TemplateError
-from genai_pipeline.preprocess.origin_text import TEMPLATE, OriginText, joined
-from genai_pipeline.preprocess.render_limits import METER, Meter, RenderLimits, check_counts, check_format
+from genai_pipeline.preprocess.origin_text import TEMPLATE, OriginText, joined, tracked
+from genai_pipeline.preprocess.render_limits import METER, Meter, RenderLimits, check_counts, check_data
 
 # What a template or its data can make Python raise; every one of them becomes a TemplateError.
 _RENDER_ERRORS = (
@@ -39,7 +41,12 @@ _RENDER_ERRORS = (
     ValueError,
 )
 _MAX_SOURCE = 1 << 20
-_COUNTING_FILTERS = ("batch", "center", "indent", "round", "slice", "truncate", "wordwrap")
+# Filters that take numbers of characters or items, or write their value out as text.
+_GUARDED_FILTERS = (
+    *("batch", "center", "round", "slice", "truncate", "wordwrap"),
+    *("capitalize", "e", "escape", "forceescape", "lower", "pprint", "string", "striptags", "title", "trim", "upper"),
+    *("urlencode", "urlize", "wordcount", "xmlattr", "safe", "int", "float"),
+)
 _COUNTED_OPERATORS = frozenset(("+", "*", "**", "%"))
 
 
@@ -191,6 +198,8 @@ def _joined(_context: Any, values: Iterable[Any]) -> str:
 
 def _finalize(value: Any) -> Any:
     """Numbers are no way to write a control token, so their digits count as the template's."""
+    if isinstance(value, (Mapping, list, tuple)):
+        check_data(value)
     return OriginText.of(str(value), TEMPLATE) if isinstance(value, (int, float)) or value is None else value
 
 
@@ -198,7 +207,8 @@ def _tojson(
     value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
 ) -> str:
     """JSON as transformers writes it: unlike Jinja's own filter nothing is escaped for HTML."""
-    check_counts([indent if not isinstance(indent, str) else len(indent)])
+    METER.get().json(indent, separators)
+    check_data(value)
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
@@ -237,20 +247,56 @@ def _check_namespace_name(name: Any) -> None:
 
 
 def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A filter that first checks the numbers it is given."""
+    """A filter that first checks the numbers and the data it is given."""
 
     @wraps(function)  # keeps jinja2's marks about context and environment
     def call(*args: Any, **kwargs: Any) -> Any:
         check_counts([*args[1:], *kwargs.values()])
+        for value in args[:2]:  # jinja2's own context comes first for some
+            if isinstance(value, (Mapping, list, tuple)):
+                check_data(value)
         return function(*args, **kwargs)
 
     return call
 
 
 def _format_filter(value: Any, *args: Any, **kwargs: Any) -> Any:
-    """As Jinja's ``format``, with the width bounded."""
-    check_format(str(value))
+    METER.get().format(str(value), kwargs or args)
     return jinja2.filters.do_format(value, *args, **kwargs)
+
+
+def _indent_filter(value: str, width: Any = 4, first: bool = False, blank: bool = False) -> Any:
+    METER.get().indent(str(value), width)
+    return jinja2.filters.do_indent(value, width, first, blank)
+
+
+@jinja2.pass_environment
+def _sum_filter(environment: Any, values: Any, attribute: Any = None, start: Any = 0) -> Any:
+    METER.get().total(values, start)
+    return jinja2.filters.do_sum(environment, values, attribute, start)
+
+
+@jinja2.pass_eval_context
+def _join_filter(context: Any, values: Any, d: Any = "", attribute: Any = None) -> Any:
+    return jinja2.filters.do_join(context, values, tracked(str(d)), attribute)
+
+
+@jinja2.pass_eval_context
+def _replace_filter(context: Any, text: Any, old: Any, new: Any, count: Any = None) -> Any:
+    return jinja2.filters.do_replace(context, tracked(str(text)), old, new, count)
+
+
+_FILTERS = {
+    "tojson": _tojson,
+    "format": _format_filter,
+    "indent": _indent_filter,
+    "join": _join_filter,
+    "replace": _replace_filter,
+    "sum": _sum_filter,
+    "_written": _written,
+    "_joined": _joined,
+    "_counted": _counted,
+}
 
 
 class _Environment(ImmutableSandboxedEnvironment):
@@ -263,10 +309,8 @@ class _Environment(ImmutableSandboxedEnvironment):
         super().__init__(
             trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols], finalize=_finalize
         )
-        self.filters.update({name: _guarded(self.filters[name]) for name in _COUNTING_FILTERS})
-        self.filters.update(
-            tojson=_tojson, format=_format_filter, _written=_written, _joined=_joined, _counted=_counted
-        )
+        self.filters.update({name: _guarded(self.filters[name]) for name in _GUARDED_FILTERS})
+        self.filters.update(_FILTERS)
         del self.globals["lipsum"]
         self.globals.update(
             raise_exception=_raise_exception,
@@ -289,7 +333,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         method = getattr(called, "__wrapped__", called)  # jinja2 wraps str.format
         owner = method.__self__ if isinstance(method, (BuiltinMethodType, MethodType)) else None
         if isinstance(owner, str):
-            check_counts([*args, *kwargs.values()])
-            if method.__name__ in ("format", "format_map"):
-                check_format(owner)
+            METER.get().method(owner, method.__name__, (*args, *kwargs.values()))
+            if method.__name__ in ("join", "replace"):
+                called = getattr(tracked(owner), method.__name__)
         return super().call(context, called, *args, **kwargs)

@@ -15,6 +15,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, SupportsIndex
 
+from genai_pipeline.preprocess.render_limits import check_size
+
 UNKNOWN = 0
 TEMPLATE = 1
 REQUEST = 2
@@ -118,6 +120,7 @@ class OriginText(str):
     def replace(self, old: str, new: str, count: SupportsIndex = -1, /) -> str:
         """As ``str.replace``, origins kept (of ``new`` where it was put in)."""
         if not old:
+            check_size((len(self) + 1) * (len(new) + 1))
             return str.replace(self, old, new, count)
         parts = self.split(old, count)
         return joined_with(new, parts)
@@ -163,6 +166,11 @@ def origin_of(text: str) -> bytes:
     return origin if isinstance(origin, bytes) else bytes(len(text))
 
 
+def tracked(text: str) -> OriginText:
+    """The text itself if it is tracked, else a copy of unknown origin."""
+    return text if isinstance(text, OriginText) else OriginText.mixed(text, bytes(len(text)))
+
+
 def joined(parts: Iterable[str]) -> OriginText:
     """The parts one after the other, origins kept."""
     pieces = list(parts)
@@ -172,6 +180,7 @@ def joined(parts: Iterable[str]) -> OriginText:
 def joined_with(separator: str, parts: Iterable[str]) -> OriginText:
     """The parts with the separator between them, origins kept."""
     pieces = list(parts)
+    check_size(sum(map(len, pieces)) + len(separator) * len(pieces))
     return OriginText.mixed(str.join(separator, pieces), origin_of(separator).join(map(origin_of, pieces)))
 
 

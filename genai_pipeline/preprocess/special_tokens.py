@@ -63,11 +63,11 @@ def resolve_tokens(spec: TokenizerSpec, files: TokenFiles, vocabulary: Vocabular
 
     def one(field: str, value: str | int | None) -> int | None:
         if value is not None:
-            return vocabulary.resolve(field, value, _below(spec.at, field), problems)
+            return vocabulary.resolve(field, value, below(spec.at, field), problems)
         text = files.texts.get(f"{field}_token")
         return None if text is None else vocabulary.id_of(text)
 
-    declared = (vocabulary.resolve("eos", token, _below(spec.at, "eos"), problems) for token in spec.eos)
+    declared = (vocabulary.resolve("eos", token, below(spec.at, "eos"), problems) for token in spec.eos)
     ends = dict.fromkeys(token for token in (*declared, *_beside(files, vocabulary)) if token is not None)
     return SpecialTokens(
         bos_id=one("bos", spec.bos),
@@ -84,5 +84,6 @@ def _beside(files: TokenFiles, vocabulary: Vocabulary) -> Iterator[int | None]:
     yield from (token for token in files.end_ids if 0 <= token < vocabulary.size)
 
 
-def _below(at: Location, field: str) -> Location:
+def below(at: Location, field: str) -> Location:
+    """The place of a field of a construct that only knows its own place."""
     return replace(at, path=f"{at.path}.{field}")

@@ -14,6 +14,7 @@ from typing import Any
 
 from genai_pipeline.metadata.model import TokenizerSpec
 from genai_pipeline.metadata.paths import check_inside
+from genai_pipeline.preprocess.special_tokens import below
 from genai_pipeline.preprocess.token_files import TOKENIZER_CONFIG, beside, read_json_object
 from genai_pipeline.problems import Location, Problems
 
@@ -38,10 +39,10 @@ class TemplateSource:
 def find_template(root: Path, spec: TokenizerSpec, problems: Problems) -> TemplateSource | None:
     """The chat template of a declared tokenizer, or None when there is none; unusable files become problems."""
     if spec.chat_template is not None:
-        return _from_text_file(root, spec.chat_template, problems)
+        return _from_text_file(root, spec.chat_template, below(spec.at, "chat_template"), problems)
     own = beside(spec.file, _BESIDE)
     if os.path.lexists(root / own):
-        return _from_text_file(root, own, problems)
+        return _from_text_file(root, own, Location(own), problems)
     for name in _JSON_FILES:
         relative = beside(spec.file, name)
         # Problems of tokenizer_config.json itself are reported where its tokens are read.
@@ -52,9 +53,9 @@ def find_template(root: Path, spec: TokenizerSpec, problems: Problems) -> Templa
     return None
 
 
-def _from_text_file(root: Path, relative: str, problems: Problems) -> TemplateSource | None:
+def _from_text_file(root: Path, relative: str, named_at: Location, problems: Problems) -> TemplateSource | None:
     at = Location(relative)
-    file = check_inside(root, relative, at, problems)
+    file = check_inside(root, relative, named_at, problems)
     if file is None:
         return None
     try:

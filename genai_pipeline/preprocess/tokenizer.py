@@ -25,7 +25,7 @@ from genai_pipeline.errors import PackageError, PackageInvalidError
 from genai_pipeline.metadata.model import TokenizerSpec
 from genai_pipeline.metadata.paths import check_inside
 from genai_pipeline.preprocess.plain_encoder import Piece, PlainEncoder, alternatives, encodable
-from genai_pipeline.preprocess.special_tokens import Vocabulary, resolve_tokens
+from genai_pipeline.preprocess.special_tokens import Vocabulary, below, resolve_tokens
 from genai_pipeline.preprocess.token_files import TokenFiles, read_token_files
 from genai_pipeline.problems import Location, Problems, nearest
 
@@ -207,7 +207,7 @@ def read_tokenizer(root: Path, spec: TokenizerSpec, problems: Problems) -> Token
         return None
     at = Location(spec.file)
     files = read_token_files(root, spec.file, problems)
-    file = check_inside(root, spec.file, at, problems)
+    file = check_inside(root, spec.file, below(spec.at, "file"), problems)
     if file is None:
         return None
     try:

@@ -12,6 +12,8 @@ import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from genai_pipeline.metadata.model import TokenizerSpec
+from genai_pipeline.preprocess.chat import ChatTemplate
+from genai_pipeline.preprocess.template_source import TemplateSource
 from genai_pipeline.preprocess.tokenizer import Tokenizer
 from genai_pipeline.problems import Location
 
@@ -125,3 +127,48 @@ def tokenizer_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]
 def loaded(tokenizer_files: dict[str, Path]) -> dict[str, Tokenizer]:
     """A loaded tokenizer of every kind."""
     return {name: Tokenizer.load(folder, spec_of()) for name, folder in tokenizer_files.items()}
+
+
+def chat_of(source: str, tokenizer: Tokenizer) -> ChatTemplate:
+    """A chat template from its text."""
+    return ChatTemplate(TemplateSource(source, Location("chat_template.jinja")), tokenizer)
+
+
+@pytest.fixture(scope="session")
+def byte_tokenizer(loaded: dict[str, Tokenizer]) -> Tokenizer:
+    """The byte-level tokenizer, which can encode anything."""
+    return loaded["byte_level"]
+
+
+@pytest.fixture(scope="session")
+def make_chat() -> Callable[[str, Tokenizer], ChatTemplate]:
+    """Makes a chat template from its text."""
+    return chat_of
+
+
+@pytest.fixture(scope="session")
+def make_spec() -> Callable[..., TokenizerSpec]:
+    """Makes a declared tokenizer, see ``spec_of``."""
+    return spec_of
+
+
+@pytest.fixture
+def save_tokenizer(tmp_path: Path) -> Callable[..., Path]:
+    """Saves the byte-level tokenizer into a new folder of its own, with JSON files beside it."""
+
+    def save(
+        *,
+        bos_processor: bool = False,
+        change: Callable[[tokenizers.Tokenizer], None] = lambda _: None,
+        **beside: Any,
+    ) -> Path:
+        folder = tmp_path / f"package{len(list(tmp_path.iterdir()))}"
+        folder.mkdir()
+        built = adds_bos(byte_level()) if bos_processor else byte_level()
+        change(built)
+        built.save(str(folder / "tokenizer.json"))
+        for name, content in beside.items():
+            (folder / name).write_text(json.dumps(content), encoding="utf-8")
+        return folder
+
+    return save
