@@ -13,6 +13,7 @@ from genai_pipeline.problems import Problems, nearest, one_of
 
 PART = "state"  # the part of a state whose pattern has no {part}
 _SLOT = re.compile(r"\{(layer|part)\}")
+_PART_NAME = re.compile(r"(?<![A-Za-z])(keys?|values?|k|v)(?![A-Za-z])")
 _SHOWN = 4  # names in a message; the rest are counted
 
 
@@ -87,9 +88,12 @@ def _nearest_port(pattern: str, ports: Iterable[str]) -> str:
 
 
 def _as_pattern(name: str) -> str:
-    """A port name as the pattern an author would write for it."""
-    numbered = re.sub(r"\d+", "{layer}", name, count=1)
-    return re.sub(r"(?<![A-Za-z])(keys?|values?|k|v)(?![A-Za-z])", "{part}", numbered) if numbered != name else name
+    """A port name as the pattern an author would write for it: its first number and last part name are slots."""
+    pattern, numbers = re.subn(r"\d+", "{layer}", name, count=1)
+    parts = list(_PART_NAME.finditer(pattern))
+    if not numbers or not parts:
+        return pattern
+    return f"{pattern[: parts[-1].start()]}{{part}}{pattern[parts[-1].end() :]}"
 
 
 def _report_unpaired(
