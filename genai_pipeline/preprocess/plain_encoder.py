@@ -31,8 +31,10 @@ class Piece:
 class PlainEncoder:
     """One tokenizer that never parses control tokens, with the twins that stand for them."""
 
-    def __init__(self, built: Any, control: Mapping[str, Any], ids: Mapping[str, int], new: Callable[..., Any]) -> None:
-        """Take over a ``tokenizers.Tokenizer`` of its own.
+    def __init__(
+        self, built: Any, control: Mapping[str, Any], ids: Mapping[str, int], highest_id: int, new: Callable[..., Any]
+    ) -> None:
+        """Take over a ``tokenizers.Tokenizer`` of its own, whose largest id is ``highest_id``.
 
         ``control``: the control tokens' ``AddedToken`` by text, ``ids``: their ids, ``new``: makes an ``AddedToken``.
         Raises ValueError when the vocabulary has gaps that the twins' ids would fall in.
@@ -42,7 +44,6 @@ class PlainEncoder:
         nonce = _MARK + secrets.token_hex(8)
         self._twins = {text: f"{nonce}{index}." for index, text in enumerate(control)}
         self._break = nonce + _BREAK
-        taken = frozenset(built.get_vocab().values())
         twins = [
             new(self._twins[text], lstrip=like.lstrip, rstrip=like.rstrip, normalized=False)
             for text, like in control.items()
@@ -52,7 +53,7 @@ class PlainEncoder:
         # what the id of a twin stands for; -1: nothing
         self._stands_for = {built.token_to_id(twin): ids[text] for text, twin in self._twins.items()}
         self._stands_for[built.token_to_id(self._break)] = -1
-        if not taken.isdisjoint(self._stands_for):
+        if min(self._stands_for) <= highest_id:
             raise ValueError("its token ids have gaps")
         # What characters outside the vocabulary become may well be a control token (<unk>): no sign of forgery.
         self._forgeable = frozenset(ids.values()).difference(built.encode(_MARK, add_special_tokens=False).ids)

@@ -17,8 +17,11 @@ from genai_pipeline.preprocess.tokenizer import Tokenizer, read_tokenizer
 from genai_pipeline.problems import Problems
 
 
-def check_text(spec: PackageSpec, vocab_sizes: Mapping[str, int], problems: Problems) -> None:
-    """Check tokenizers and templates; ``vocab_sizes``: size of the logits' last axis by id of the decode stage."""
+def check_text(spec: PackageSpec, vocab_sizes: Mapping[str, int], problems: Problems) -> dict[str, Tokenizer]:
+    """Check tokenizers and templates; ``vocab_sizes``: size of the logits' last axis by id of the decode stage.
+
+    Gives the tokenizers that loaded, by name, so that they need not be loaded again.
+    """
     tokenizers = {name: _check_tokenizer(spec, declared, problems) for name, declared in spec.tokenizers.items()}
     for stage in _decode_stages(spec.stages):
         assert stage.decode is not None
@@ -26,6 +29,7 @@ def check_text(spec: PackageSpec, vocab_sizes: Mapping[str, int], problems: Prob
         if tokenizer is not None:
             _check_loop_tokens(stage, tokenizer, problems)
             _check_vocabulary(stage, tokenizer, vocab_sizes.get(stage.id), problems)
+    return {name: tokenizer for name, tokenizer in tokenizers.items() if tokenizer is not None}
 
 
 def _check_tokenizer(spec: PackageSpec, declared: TokenizerSpec, problems: Problems) -> Tokenizer | None:

@@ -183,7 +183,7 @@ class Tokenizer:
         control = {token.content: token for token in self._parsing.get_added_tokens_decoder().values() if token.special}
         self._control = {text: self.token_id(text) for text in control if text}
         self._single_words = frozenset(text for text, token in control.items() if token.single_word)
-        return PlainEncoder(plain, control, self._control, tokenizers.AddedToken)
+        return PlainEncoder(plain, control, self._control, self.highest_id, tokenizers.AddedToken)
 
     def _wants_bos(self, spec: TokenizerSpec, problems: Problems) -> bool:
         if self.bos_id is None:
