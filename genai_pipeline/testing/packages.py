@@ -134,7 +134,7 @@ def _is_block(value: Any) -> bool:
     """Whether a value is written over several lines: a mapping of more than scalars, or a list of mappings."""
     if isinstance(value, Mapping):
         return any(_is_block(item) or isinstance(item, Mapping) for item in value.values()) or len(value) > 3
-    return isinstance(value, list) and bool(value) and all(isinstance(item, Mapping) for item in value)
+    return isinstance(value, list) and bool(value) and all(isinstance(item, Mapping) and item for item in value)
 
 
 def _inline(value: Any) -> str:

@@ -97,7 +97,13 @@ def test_metadata_text_reads_back():
     value = {
         "text": ["yes", "no", "null", "1.5", "a: b", "- x", "#", "", "<s>", "tab\t\u00e9", "on", "{x}", "true"],
         "numbers": [1, 1.5, -2, True, False, None],
-        "deep": {"list": [{"a": {"b": {"c": 1}}}, {"d": [1, [2]]}], "empty": {}, "none": []},
+        "deep": {
+            "list": [{"a": {"b": {"c": 1}}}, {"d": [1, [2]]}],
+            "empty": {},
+            "none": [],
+            "bare": [{}],
+            "mixed": [{"a": 1}, {}],
+        },
         "odd key {i}": {"x": 1},
         "many": {"a": 1, "b": 2, "c": 3, "d": {}},
     }
