@@ -20,8 +20,9 @@ from genai_pipeline.graph.plan import ComponentPlan, ExecutionPlan, StatePlan
 from genai_pipeline.graph.ports import check_ports
 from genai_pipeline.graph.scope import Scope
 from genai_pipeline.graph.scopes import build_scopes, scope_graphs
+from genai_pipeline.graph.uses import below
 from genai_pipeline.metadata.model import PackageSpec
-from genai_pipeline.problems import Problem, Problems
+from genai_pipeline.problems import Problem, Problems, nearest
 
 
 def compile_package(
@@ -39,6 +40,7 @@ def compile_package(
     live = find_live(root)
     check_scopes(root, graphs, spec, live, problems)
     needed = check_capabilities(root, spec, problems)
+    _check_components_exist(root, spec, refused, problems)
     states = _states(spec, files, problems)
     check_ports(root, _with_state(spec, files, states), problems)
     if problems.failed or refused:
@@ -57,6 +59,16 @@ def compile_package(
         ),
         problems.sorted(),
     )
+
+
+def _check_components_exist(root: Scope, spec: PackageSpec, refused: frozenset[str], problems: Problems) -> None:
+    """Report stages that run what is not there, unless the layer of references has done so."""
+    for scope in root.subtree():
+        for node in scope.nodes:
+            at, name = below(node.spec.at, "run"), node.spec.run
+            if name is not None and name not in spec.components and at.path not in refused:
+                hint = nearest(name, spec.components)
+                problems.error(at, "reference.component", f"there is no component '{name}'", hint)
 
 
 def _states(

@@ -114,6 +114,16 @@ def test_nothing_compiles_while_an_error_stands(tmp_path: Path) -> None:
     assert [(problem.code, problem.at.path) for problem in problems] == [("model.missing", "components.decoder.model")]
 
 
+def test_an_unknown_component_is_reported_once(tmp_path: Path) -> None:
+    write_package(tmp_path, edit=lambda metadata: metadata["stages"][0]["body"][0].update(run="decodr"))
+    spec, found = load_package(tmp_path)
+    assert spec is not None
+    plan, problems = compile_package(spec)
+    assert plan is None
+    assert [problem.code for problem in problems if problem.severity == "error"] == ["reference.component"]
+    assert not [problem for problem in compile_package(spec, found)[1] if problem.severity == "error"]
+
+
 def test_a_port_without_a_batch_axis_is_part_of_the_batch_key(tmp_path: Path) -> None:
     plan = compiled(tmp_path)
     body = plan.root.stages[0].body
