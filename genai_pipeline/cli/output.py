@@ -106,7 +106,9 @@ def _bars() -> Iterator[Progress]:
     from rich.progress import Progress as Bars
 
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
-    with Bars(*columns, TimeRemainingColumn(), console=Console(stderr=True), redirect_stdout=False) as bars:
+    with Bars(
+        *columns, TimeRemainingColumn(), console=Console(stderr=True), redirect_stdout=False, transient=True
+    ) as bars:
         drawn: dict[int, TaskID] = {}
 
         def report(task: str, done: int, total: int, /) -> None:
