@@ -8,14 +8,14 @@ hold a list of named templates: ``default`` is used, and ``tool_use`` when a req
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from genai_pipeline.metadata.model import TokenizerSpec
 from genai_pipeline.metadata.paths import check_inside
 from genai_pipeline.preprocess.special_tokens import below
-from genai_pipeline.preprocess.token_files import TOKENIZER_CONFIG, beside, read_json_object
+from genai_pipeline.preprocess.token_files import TOKENIZER_CONFIG, beside, place_in, read_json_object
 from genai_pipeline.problems import Location, Problems
 
 _BESIDE = "chat_template.jinja"
@@ -39,23 +39,25 @@ class TemplateSource:
 def find_template(root: Path, spec: TokenizerSpec, problems: Problems) -> TemplateSource | None:
     """The chat template of a declared tokenizer, or None when there is none; unusable files become problems."""
     if spec.chat_template is not None:
-        return _from_text_file(root, spec.chat_template, below(spec.at, "chat_template"), problems)
+        return _from_text_file(root, spec, spec.chat_template, below(spec.at, "chat_template"), problems)
     own = beside(spec.file, _BESIDE)
     if os.path.lexists(root / own):
-        return _from_text_file(root, own, Location(own), problems)
+        return _from_text_file(root, spec, own, place_in(spec.at, own), problems)
     for name in _JSON_FILES:
         relative = beside(spec.file, name)
         # Problems of tokenizer_config.json itself are reported where its tokens are read.
         silent = Problems() if name == TOKENIZER_CONFIG else problems
-        declared = (read_json_object(root, relative, silent) or {}).get("chat_template")
+        declared = (read_json_object(root, relative, spec.at, silent) or {}).get("chat_template")
         if declared is not None:
-            return _from_json(Location(relative, 0, 0, "chat_template"), declared, problems)
+            return _from_json(replace(place_in(spec.at, relative), path="chat_template"), declared, problems)
     return None
 
 
-def _from_text_file(root: Path, relative: str, named_at: Location, problems: Problems) -> TemplateSource | None:
-    at = Location(relative)
-    file = check_inside(root, relative, named_at, problems)
+def _from_text_file(
+    root: Path, spec: TokenizerSpec, relative: str, path_at: Location, problems: Problems
+) -> TemplateSource | None:
+    at = place_in(spec.at, relative)
+    file = check_inside(root, relative, path_at, problems)
     if file is None:
         return None
     try:
@@ -73,13 +75,16 @@ def _from_json(at: Location, declared: Any, problems: Problems) -> TemplateSourc
         problems.error(
             at,
             "template.file",
-            f"chat_template in {at.file} is neither a text nor a list of named templates",
+            f"chat_template in {Path(at.file).name} is neither a text nor a list of named templates",
             "each entry of a list needs 'name' and 'template'",
         )
         return None
     if "default" not in named:
         problems.error(
-            at, "template.file", f"{at.file} has no chat template named 'default'", f"it has: {', '.join(named)}"
+            at,
+            "template.file",
+            f"{Path(at.file).name} has no chat template named 'default'",
+            f"it has: {', '.join(named)}",
         )
         return None
     return TemplateSource(named["default"], at, own_file=False, tool_use=named.get("tool_use"))

@@ -33,9 +33,9 @@ class TokenFiles:
     config: Mapping[str, Any] = field(default_factory=dict)  # tokenizer_config.json as it is
 
 
-def read_json_object(root: Path, relative: str, problems: Problems) -> dict[str, Any] | None:
+def read_json_object(root: Path, relative: str, named_in: Location, problems: Problems) -> dict[str, Any] | None:
     """A JSON object from a file of the package; None when the file is not there, a problem when it is not usable."""
-    at = Location(relative)
+    at = place_in(named_in, relative)
     if not os.path.lexists(root / relative):
         return None
     file = check_inside(root, relative, at, problems)
@@ -47,7 +47,7 @@ def read_json_object(root: Path, relative: str, problems: Problems) -> dict[str,
     try:
         value = json.loads(file.read_bytes())
     except json.JSONDecodeError as error:
-        spot = Location(relative, error.lineno, error.colno)
+        spot = Location(at.file, error.lineno, error.colno)
         problems.error(spot, "tokenizer.file", f"{relative} is not valid JSON: {error.msg}", "fetch the file again")
         return None
     except (OSError, UnicodeDecodeError, RecursionError) as error:
@@ -59,19 +59,19 @@ def read_json_object(root: Path, relative: str, problems: Problems) -> dict[str,
     return value
 
 
-def read_token_files(root: Path, tokenizer: str, problems: Problems) -> TokenFiles:
+def read_token_files(root: Path, tokenizer: str, named_in: Location, problems: Problems) -> TokenFiles:
     """Read the files beside a tokenizer's own; whatever is wrong with one becomes a problem."""
     texts: dict[str, str] = {}
     ends: list[str] = []
     config: dict[str, Any] = {}
     for name in _SOURCES:
-        found = read_json_object(root, beside(tokenizer, name), problems)
+        found = read_json_object(root, beside(tokenizer, name), named_in, problems)
         if found is None:
             continue
         texts.update({key: text for key in _TEXT_NAMES if (text := _text(found.get(key))) is not None})
         ends.extend(text for item in _as_list(found.get("eos_token")) if (text := _text(item)) is not None)
         config = found if name == TOKENIZER_CONFIG else config
-    generation = read_json_object(root, beside(tokenizer, "generation_config.json"), problems) or {}
+    generation = read_json_object(root, beside(tokenizer, "generation_config.json"), named_in, problems) or {}
     end_ids = tuple(item for item in _as_list(generation.get("eos_token_id")) if isinstance(item, int))
     add_bos = config.get("add_bos_token")
     return TokenFiles(
@@ -86,6 +86,11 @@ def read_token_files(root: Path, tokenizer: str, problems: Problems) -> TokenFil
 def beside(file: str, name: str) -> str:
     """The path of a file in the folder of another, relative to the package."""
     return PurePosixPath(file).with_name(name).as_posix()
+
+
+def place_in(named_in: Location, relative: str) -> Location:
+    """A file of the package as a place, written like the metadata file that names it."""
+    return Location(str(Path(named_in.file).parent / relative))
 
 
 def _text(value: Any) -> str | None:

@@ -26,8 +26,8 @@ from genai_pipeline.metadata.model import TokenizerSpec
 from genai_pipeline.metadata.paths import check_inside
 from genai_pipeline.preprocess.plain_encoder import Piece, PlainEncoder, alternatives, encodable
 from genai_pipeline.preprocess.special_tokens import Vocabulary, below, resolve_tokens
-from genai_pipeline.preprocess.token_files import TokenFiles, read_token_files
-from genai_pipeline.problems import Location, Problems, nearest
+from genai_pipeline.preprocess.token_files import TokenFiles, place_in, read_token_files
+from genai_pipeline.problems import Problems, nearest
 
 if TYPE_CHECKING:
     import tokenizers
@@ -205,8 +205,8 @@ def read_tokenizer(root: Path, spec: TokenizerSpec, problems: Problems) -> Token
         hint = "use kind 'tokenizers', a tokenizer.json"
         problems.error(spec.at, "tokenizer.kind", f"tokenizer kind '{spec.kind}' cannot be loaded yet", hint)
         return None
-    at = Location(spec.file)
-    files = read_token_files(root, spec.file, problems)
+    at = place_in(spec.at, spec.file)
+    files = read_token_files(root, spec.file, spec.at, problems)
     file = check_inside(root, spec.file, below(spec.at, "file"), problems)
     if file is None:
         return None
