@@ -7,6 +7,7 @@ edges of the package, so a conflict shows however far its ends are apart.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 
 from genai_pipeline.graph.dims import Dims
 from genai_pipeline.graph.edges import Component, Edge
@@ -16,12 +17,12 @@ from genai_pipeline.graph.scope import Scope, StageNode
 from genai_pipeline.graph.signature import Port
 from genai_pipeline.graph.uses import below
 from genai_pipeline.graph.values import Value
-from genai_pipeline.metadata.expressions import ListExpr
+from genai_pipeline.metadata.build_values import FAMILY_SLOTS
 from genai_pipeline.metadata.model import Binding
+from genai_pipeline.metadata.nodes import child_path
 from genai_pipeline.problems import Location, Problems, nearest, one_of
 
 _USUAL = {"input_ids": "tokens", "seqlens_k": "last_index", "total_sequence_length": "max_length"}  # by exporters
-FAMILY_SLOTS = ("{i}", "{layer}")
 
 
 def check_ports(root: Scope, components: Mapping[str, Component], problems: Problems) -> None:
@@ -63,7 +64,8 @@ class _Checker:
         self._check_unbound(node, component, bound)
         for name in node.spec.outputs:
             if name not in component.outputs:
-                at = below(node.spec.at, f"outputs.{name}")
+                outputs = below(node.spec.at, "outputs")
+                at = replace(outputs, path=child_path(outputs.path, name))
                 message = f"{component.file} has no output '{name}'"
                 self.problems.error(at, "port.unknown_output", message, _meant(name, component.outputs))
 
@@ -91,19 +93,12 @@ class _Checker:
 
 
 def _expand(written: str, bound: Binding | tuple[Binding, ...]) -> Iterator[tuple[str, Binding]]:
-    """The ports that a key binds: a family ``x.{i}`` counts up over its list; a list is one value elsewhere."""
-    members = bound if isinstance(bound, tuple) else (bound,)
-    if any(slot in written for slot in FAMILY_SLOTS):
-        for index, member in enumerate(members):
-            name = written
-            for slot in FAMILY_SLOTS:
-                name = name.replace(slot, str(index))
-            yield name, member
-    elif isinstance(bound, Binding):
-        yield written, bound
-    else:
-        text = f"[{', '.join(member.text for member in members)}]"
-        yield written, Binding(ListExpr(tuple(member.expr for member in members)), text, members[0].at)
+    """The ports that a key binds: a family ``x.{i}`` counts up over its list."""
+    for index, member in enumerate(bound if isinstance(bound, tuple) else (bound,)):
+        name = written
+        for slot in FAMILY_SLOTS if isinstance(bound, tuple) else ():
+            name = name.replace(slot, str(index))
+        yield name, member
 
 
 def _meant(name: str, ports: Collection[str]) -> str:

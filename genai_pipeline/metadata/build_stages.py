@@ -13,6 +13,7 @@ from genai_pipeline.metadata.build_values import (
     maybe_binding,
     named,
     plain,
+    port_bindings,
     several,
 )
 from genai_pipeline.metadata.model import (
@@ -87,7 +88,7 @@ class StageBuilder:
             run=plain(get("run")),
             op=plain(get("op")),
             params=plain(get("with"), {}),
-            inputs=bindings(get("inputs"), self._problems),
+            inputs=port_bindings(get("inputs"), self._problems),
             outputs=plain(get("outputs"), {}),
             when=maybe_binding(get("when"), self._problems),
             for_each=plain(get("for_each")),

@@ -12,6 +12,7 @@ from genai_pipeline.metadata.model import Binding
 from genai_pipeline.metadata.nodes import Node
 from genai_pipeline.problems import Problems
 
+FAMILY_SLOTS = ("{i}", "{layer}")  # in a port key: it stands for a family of ports
 NOTE = "x-"  # fields that begin with it are the author's notes
 
 
@@ -79,6 +80,16 @@ def binding(node: Node, problems: Problems) -> Binding:
 def maybe_binding(node: Node | None, problems: Problems) -> Binding | None:
     """Like ``binding``, for what may be left out."""
     return None if node is None else binding(node, problems)
+
+
+def port_bindings(node: Node | None, problems: Problems) -> Mapping[str, Binding | tuple[Binding, ...]]:
+    """Ports of a stage and their bindings; a family (``x.{i}``) that is given a list has one binding per member."""
+    found: dict[str, Binding | tuple[Binding, ...]] = {}
+    for port, child in (node.mapping if node is not None else {}).items():
+        family = isinstance(child.value, tuple) and any(slot in port for slot in FAMILY_SLOTS)
+        members = child.items if family else ()
+        found[port] = tuple(binding(item, problems) for item in members) if family else binding(child, problems)
+    return found
 
 
 def bindings(node: Node | None, problems: Problems) -> Mapping[str, Binding]:
