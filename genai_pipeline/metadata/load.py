@@ -18,11 +18,11 @@ from genai_pipeline.problems import Location, Problem, Problems, nearest
 
 METADATA_FILE: Final = "inference_metadata.yaml"
 
-# Problems after which the layers that follow can still say something sensible about the package.
-_HARMLESS: Final = frozenset(
-    {"yaml.duplicate_key", "schema.unknown_field", "reference.capability", "reference.component"}
-    | {"value.bounds", "value.default", "value.list"}
-    | {f"path.{fault}" for fault in ("missing", "outside", "absolute", "parent", "not_a_file", "name", "unreadable")}
+# Problems after which the layers that follow would misread the package: something was left out or put in its place.
+# All others they can live with, and they report nothing that follows from them.
+_BLOCKING: Final = frozenset(
+    {"yaml.key_type", "yaml.key_length", "yaml.tag", "yaml.number", "yaml.character", "yaml.documents"}
+    | {"expression.syntax", "reference.duplicate_name", "reference.reserved_name"}
 )
 
 
@@ -62,7 +62,7 @@ def load_package(path: str | Path) -> tuple[PackageSpec | None, tuple[Problem, .
         return None, (Problem(Location(str(file)), error.problem, error.message, error.hint),)
     problems = Problems()
     spec = _load(file, resolved, problems)
-    blocked = any(problem.severity == "error" and problem.code not in _HARMLESS for problem in problems)
+    blocked = any(problem.code in _BLOCKING for problem in problems)
     return None if blocked else spec, problems.sorted()
 
 

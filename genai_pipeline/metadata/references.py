@@ -1,4 +1,4 @@
-"""Checks that every name inside the file stands for something: components, tokenizers, programs, data, parameters.
+"""Checks that every name inside the file stands for something: components, tokenizers, programs, data.
 
 They look at the node tree, so that each problem points at the word itself. ``declared`` comes from the document before
 anything faulty was left out: a component with a fault of its own is still a component, and its users have no problem.
@@ -7,7 +7,6 @@ Whether values exist and flow is for the graph layer.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -24,7 +23,13 @@ RESERVED: Final = frozenset(
     | {"and", "or", "not", "if", "else", "in", "is", "lambda"}
 )
 
-_SLOT = re.compile(r"\{([^{}]*)\}")
+# kind of name -> problem code, and how messages call it
+_KINDS: Final = {
+    "component": ("reference.component", "component"),
+    "tokenizer": ("reference.tokenizer", "tokenizer"),
+    "program": ("reference.program", "preprocess program"),
+    "data": ("reference.data", "data entry"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +40,6 @@ class Declared:
     tokenizers: frozenset[str]
     programs: frozenset[str]
     data: frozenset[str]
-    parameters: frozenset[str]
 
     @staticmethod
     def of(*roots: Node) -> Declared:
@@ -50,7 +54,6 @@ class Declared:
             tokenizers=names("tokenizers") | single,
             programs=names("preprocess"),
             data=names("data"),
-            parameters=names("inputs", "parameters"),
         )
 
 
@@ -128,12 +131,9 @@ class _References:
                 self._known(source, "component", self._declared.components, name)
 
     def stage(self, stage: Node) -> None:
-        """What a stage runs, and the tokenizer and prompt of a loop."""
+        """What a stage runs, and the tokenizer of a loop."""
         self.component(stage.get("run"))
         self.tokenizer(stage.get("tokenizer"))
-        for item in listed(_below(stage, "prompt", "template")):
-            for slot in _SLOT.findall(str(item.value)):
-                self._known(item, "parameter", self._declared.parameters, slot)
 
     def _known(self, node: Node | None, kind: str, names: frozenset[str], name: str | None = None) -> None:
         if node is None:
@@ -141,9 +141,9 @@ class _References:
         name = str(node.value) if name is None else name
         if name in names:
             return
-        what = {"data": "data entry", "program": "preprocess program"}.get(kind, kind)
+        code, what = _KINDS[kind]
         hint = nearest(name, names) or (f"there are: {one_of(names)}" if names else f"the file declares no {what}")
-        self._problems.error(node.at, f"reference.{kind}", f"there is no {what} '{name}'", hint)
+        self._problems.error(node.at, code, f"there is no {what} '{name}'", hint)
 
 
 def _check_capabilities(root: Node, problems: Problems) -> None:

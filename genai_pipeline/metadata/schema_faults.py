@@ -134,7 +134,7 @@ def _type_hint(kinds: list[str], value: Any) -> str:
 
 
 def _enum(fault: Fault) -> tuple[str, str, str]:
-    allowed = [str(item) for item in fault.expected]
+    allowed = [item if isinstance(item, str) else shown(item) for item in fault.expected]
     if fault.path == ("schema_version",):
         hint = 'write "1" in quotes' if fault.value == 1 else "a newer version of this program may read it"
         return "schema.version", f"version {shown(fault.value)} is not known; this reader knows '1'", hint

@@ -33,6 +33,8 @@ _REFUSED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufffe\uf
 _LINE_BREAK = re.compile("\r\n|\r|\n")
 _BOM: Final = "\ufeff"
 
+_TEXT_TAGS: Final = ("!", "tag:yaml.org,2002:str")  # refused like all tags, but the value is clearly meant as text
+
 # What PyYAML says -> what a person can act on: (a piece of its message, message, hint).
 _CLEARER: Final = (
     ("mapping values are not allowed here", "a ':' is not allowed here", "put a value that has ': ' in it in quotes"),
@@ -161,7 +163,7 @@ def _feed(builder: TreeBuilder, event: yaml.Event) -> None:
         case yaml.AliasEvent():
             builder.alias(line, column, str(event.anchor))
         case yaml.ScalarEvent():
-            plain = event.style is None and event.implicit[0]
+            plain = event.style is None and event.tag not in _TEXT_TAGS
             builder.scalar(line, column, event.value, plain=plain, anchor=event.anchor, tag=event.tag)
         case yaml.MappingStartEvent() | yaml.SequenceStartEvent():
             is_mapping = isinstance(event, yaml.MappingStartEvent)

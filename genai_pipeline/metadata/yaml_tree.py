@@ -83,7 +83,7 @@ class TreeBuilder:
 
     def scalar(self, line: int, column: int, text: str, *, plain: bool, anchor: str | None, tag: str | None) -> None:
         """A scalar: a key when the open mapping waits for one, else a value."""
-        at = Location(self._file, line, column)
+        at = self._place(line, column)
         self._check_tag(at, tag)
         value = self._resolve(text, at) if plain else text
         if isinstance(value, str) and _SURROGATE.search(value):
@@ -93,14 +93,13 @@ class TreeBuilder:
             self._remember(anchor, Node(value, at), 1, 1)
             return
         self._count(at, 1)
-        key_at, at = self._places(at)
-        node = Node(value, at, key_at)
+        node = Node(value, at, self._key_place(at))
         self._remember(anchor, node, 1, 1)
         self._add(node, 1, 1)
 
     def open(self, line: int, column: int, *, is_mapping: bool, anchor: str | None, tag: str | None) -> None:
         """A mapping or a sequence starts."""
-        at = Location(self._file, line, column)
+        at = self._place(line, column)
         self._check_tag(at, tag)
         if len(self._stack) >= MAX_DEPTH:
             raise self._stop(at, "yaml.depth", f"nested deeper than {MAX_DEPTH} levels")
@@ -110,10 +109,9 @@ class TreeBuilder:
             self._stack.append(_Open(is_mapping, at, None, anchor))
             return
         self._count(at, 1)
-        key_at, at = self._places(at)
         if anchor is not None:
             self._anchors[anchor] = None
-        self._stack.append(_Open(is_mapping, at, key_at, anchor))
+        self._stack.append(_Open(is_mapping, at, self._key_place(at), anchor))
 
     def close(self) -> None:
         """The innermost collection ends."""
@@ -127,7 +125,7 @@ class TreeBuilder:
 
     def alias(self, line: int, column: int, name: str) -> None:
         """An alias: a copy of the anchored node, with paths of its own and the lines of the original."""
-        at = Location(self._file, line, column)
+        at = self._place(line, column)
         self._aliases += 1
         if self._aliases > MAX_ALIASES:
             raise self._stop(at, "yaml.aliases", f"more than {MAX_ALIASES} aliases")
@@ -147,8 +145,8 @@ class TreeBuilder:
         if len(self._stack) + anchored.height > MAX_DEPTH + 1:
             raise self._stop(at, "yaml.depth", f"nested deeper than {MAX_DEPTH} levels")
         self._count(at, anchored.nodes)
-        key_at, at = self._places(at)
-        self._add(self._copy(anchored.node, at.path, key_at), anchored.height, anchored.nodes)
+        copied = self._copy(anchored.node, at.path, self._key_place(at))
+        self._add(copied, anchored.height, anchored.nodes)
 
     def _wants_key(self) -> bool:
         return bool(self._stack) and self._stack[-1].is_mapping and self._stack[-1].key is None
@@ -190,16 +188,21 @@ class TreeBuilder:
                 raise self._stop(at, "yaml.key_length", f"the keys down to here have over {MAX_PATH} characters")
         frame.key = _Key(name, at)
 
-    def _places(self, at: Location) -> tuple[Location | None, Location]:
-        """The places of the key and of the value that is about to be added, with their path."""
+    def _place(self, line: int, column: int) -> Location:
+        """The place of what comes next: for a key the path is that of its mapping, else that of the entry it begins."""
         if not self._stack:
-            return None, at
+            return Location(self._file, line, column)
         frame = self._stack[-1]
         if not frame.is_mapping:
-            return None, replace(at, path=child_path(frame.at.path, len(frame.items)))
-        assert frame.key is not None
-        path = child_path(frame.at.path, frame.key.name or "?")
-        return replace(frame.key.at, path=path), replace(at, path=path)
+            return Location(self._file, line, column, child_path(frame.at.path, len(frame.items)))
+        name = frame.key.name if frame.key is not None else None
+        path = frame.at.path if name is None else child_path(frame.at.path, name)
+        return Location(self._file, line, column, path)
+
+    def _key_place(self, at: Location) -> Location | None:
+        """The place of the key whose value is about to be added."""
+        key = self._stack[-1].key if self._stack else None
+        return None if key is None else replace(key.at, path=at.path)
 
     def _add(self, node: Node, height: int, nodes: int) -> None:
         """Put a finished node where it belongs."""

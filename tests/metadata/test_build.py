@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from genai_pipeline.metadata.expressions import ListExpr, Literal, Name, TokensLiteral
-from genai_pipeline.metadata.model import PackageSpec, StageSpec
+from genai_pipeline.metadata.model import Binding, PackageSpec, StageSpec
 from genai_pipeline.problems import Location
 
 EXAMPLES = sorted((Path(__file__).parent / "examples").glob("*.yaml"))
@@ -58,8 +58,10 @@ def test_the_text_model(spec: Make, example: Callable[[str], str], tmp_path: Pat
     assert (stage.id, stage.kind, stage.decode and stage.decode.logits) == ("generate", "decode", "logits")
     (run,) = stage.body
     assert (run.id, run.run, run.outputs) == ("decoder", "decoder", {"logits": "logits"})
-    assert run.inputs["input_ids"].expr == Name("loop.tokens")
-    assert run.inputs["input_ids"].at.path == "stages[0].body[0].inputs.input_ids"
+    tokens = run.inputs["input_ids"]
+    assert isinstance(tokens, Binding)
+    assert tokens.expr == Name("loop.tokens")
+    assert tokens.at.path == "stages[0].body[0].inputs.input_ids"
     assert package.generation is not None
     assert package.generation.defaults == {"temperature": 0.2, "top_p": 0.9}
     assert package.generation.overrides is None
@@ -215,7 +217,7 @@ def test_decode_settings(spec: Make) -> None:
         + """\
   - loop: decode
     prompt: {tokens: [<s>, 5]}
-    body: [{run: m, inputs: {x: loop.row, "i{i}": [y, 1]}, outputs: {y: c}, state: read, when: y.length > 1}]
+    body: [{run: m, inputs: {x: loop.row, "i{i}": [y, 1], whole: [y, 1]}, outputs: {y: c}, state: read, when: y.length > 1}]
     tokens: c
     block: 2
     positions: {op: grid_positions, with: {merge: 2}, inputs: {t: p.tokens}}
@@ -241,8 +243,14 @@ def test_decode_settings(spec: Make) -> None:
     assert decode.generation.defaults == {"top_k": 5}
     (inner,) = stage.body
     assert (inner.id, inner.state) == ("m_2", "read")
-    assert isinstance(inner.inputs["i{i}"].expr, ListExpr)
-    assert inner.inputs["i{i}"].text == '["y", 1]'
+    family = inner.inputs["i{i}"]
+    assert isinstance(family, tuple)
+    assert [member.expr for member in family] == [Name("y"), Literal(1)]
+    assert [member.at.path.rpartition("[")[2] for member in family] == ["0]", "1]"]
+    whole = inner.inputs["whole"]
+    assert isinstance(whole, Binding)
+    assert isinstance(whole.expr, ListExpr)
+    assert whole.text == '["y", 1]'
 
 
 def test_ids_are_derived_around_given_ones_and_shared_names(spec: Make) -> None:

@@ -63,7 +63,6 @@ CASES = [
         "inputs.prompt.tokenizer",
         "main",
     ),
-    ('"{lang}"', '"{langs}"', "reference.parameter", 26, "stages[1].prompt.template[1]", "did you mean 'lang'?"),
     ("values: [en, de], default: en", "from: data.voices", "reference.data", 7, "inputs.parameters.lang.from", "codes"),
     ("id: read", "id: prompt", "reference.duplicate_name", 23, "stages[0].id", "the input on line 4"),
     ("id: read", "id: steps", "reference.duplicate_name", 23, "stages[0].id", "the parameter on line 8"),

@@ -36,6 +36,8 @@ from corpus_parts import (
     tokenizer,
     write,
 )
+from metadata_faults import METADATA_FAULTS
+from text_faults import TEXT_FAULTS
 
 from genai_pipeline.testing import write_package
 from genai_pipeline.testing.vocabulary import CHATML
@@ -327,7 +329,7 @@ VALID: dict[str, tuple[str, dict[str, object]]] = {
 
 def main(names: Sequence[str]) -> None:
     """Write the named folders, or those that do not exist."""
-    for kind, table in (("invalid", FAULTS), ("invalid_several", SEVERAL), ("valid", BASES)):
+    for kind, table in (("invalid", FAULTS | METADATA_FAULTS | TEXT_FAULTS), ("invalid_several", SEVERAL), ("valid", BASES)):
         for name, (fault, text, steps) in table.items():
             if wanted(root := HERE / kind / name, names):
                 write(root, fault, text, steps)
