@@ -10,6 +10,7 @@ import onnx
 import onnxruntime
 import pytest
 
+from genai_pipeline.backends.threads import POOL
 from genai_pipeline.errors import GraphFileError
 from genai_pipeline.graph.external_data import (
     LoadableGraph,
@@ -62,6 +63,8 @@ def hub_cache(folder: Path, *, subfolder: str = "") -> Path:
 def run(graph: LoadableGraph, **feeds: np.ndarray) -> np.ndarray:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
+    POOL.ensure(onnxruntime, None)  # once it exists, sessions with threads of their own are refused
+    options.use_per_session_threads = False
     if graph.folder is not None:
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", graph.folder)
     source = graph.source if isinstance(graph.source, bytes) else str(graph.source)

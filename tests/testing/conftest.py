@@ -11,6 +11,8 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 
+from genai_pipeline.backends.threads import POOL
+
 CAPACITY = 64
 TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(bfloat16)": np.uint16}
 BFLOAT16 = 16  # TensorProto.BFLOAT16
@@ -19,7 +21,8 @@ BFLOAT16 = 16  # TensorProto.BFLOAT16
 def open_session(path: Path) -> ort.InferenceSession:
     options = ort.SessionOptions()
     options.log_severity_level = 3
-    options.intra_op_num_threads = 1
+    POOL.ensure(ort, None)  # once it exists, sessions with threads of their own are refused
+    options.use_per_session_threads = False
     return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 

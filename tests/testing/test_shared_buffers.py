@@ -8,6 +8,7 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 
+from genai_pipeline.backends.threads import POOL
 from genai_pipeline.testing import write_package
 
 CAPACITY = 64
@@ -18,6 +19,8 @@ def decode_shared(path: Path, dtype: type, count: int) -> tuple[list[int], dict[
     """Greedy tokens, with every cache bound once as both past and present; the buffers come back."""
     options = ort.SessionOptions()
     options.log_severity_level = 3
+    POOL.ensure(ort, None)  # once it exists, sessions with threads of their own are refused
+    options.use_per_session_threads = False
     session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     ports = [port.name for port in session.get_inputs()]
     pasts = [name for name in ports if name.startswith("past_key_values")]

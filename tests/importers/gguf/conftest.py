@@ -13,6 +13,8 @@ import pytest
 from gguf import GGMLQuantizationType, GGUFWriter
 from gguf.quants import quantize
 
+from genai_pipeline.backends.threads import POOL
+
 TOKENS = ["<|end|>", "<|start|>", *(chr(code) for code in range(ord("!"), ord("!") + 94)), "he"]
 
 
@@ -117,7 +119,8 @@ class PlainDecoder:
 
     def __init__(self, model: Path) -> None:
         options = ort.SessionOptions()
-        options.intra_op_num_threads = 2
+        POOL.ensure(ort, None)  # once it exists, sessions with threads of their own are refused
+        options.use_per_session_threads = False
         self._session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         self._names = [output.name for output in self._session.get_outputs()]
         self.reset()
