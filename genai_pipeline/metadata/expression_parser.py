@@ -188,9 +188,7 @@ class _Builder:
         field = _identifier(node.attr)
         if field in _MEASURES:
             return Measure(base, field)
-        if isinstance(base, Measure) and base.text is not None:
-            return Name(f"{base.text}.{field}")
-        if isinstance(base, Name):
+        if isinstance(base, Name | Measure) and base.text is not None:
             return Name(f"{base.text}.{field}")
         raise ExpressionError(f"only names have fields: .{field}", hint=ALLOWED)
 
@@ -216,9 +214,8 @@ class _Builder:
         return Binary(op, self.build(node.left, depth), self.build(node.right, depth))
 
     def _compare(self, node: ast.Compare, depth: int) -> Expr:
-        for op in node.ops:
-            if type(op) not in _COMPARE:
-                raise _refuse(op)
+        for op in (op for op in node.ops if type(op) not in _COMPARE):
+            raise _refuse(op)
         operands = tuple(self.build(item, depth) for item in (node.left, *node.comparators))
         return Compare(tuple(_COMPARE[type(op)] for op in node.ops), operands)
 
