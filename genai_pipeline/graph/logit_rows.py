@@ -119,9 +119,15 @@ def _refuse_picked_positions(hidden: ir.Value) -> None:
     """Refuse hidden states that are a selection of positions: their rows are not the run's tokens."""
     value: ir.Value | None = hidden
     while value is not None and (node := value.producer()) is not None:
-        if node.op_type in _PICKS_POSITIONS:
+        if node.op_type in _PICKS_POSITIONS and not _is_lookup(node):
             raise NotPositionWiseError(f"{node.op_type} '{node.name}' has picked positions before the head already")
         value = node.inputs[0] if len(node.inputs) > 0 and _keeps_positions(node) else None
+
+
+def _is_lookup(node: ir.Node) -> bool:
+    """Whether a node reads rows of a weight: the embedding, which a chain of residual sums leads back to."""
+    table = node.inputs[0]
+    return table is not None and table.is_initializer()
 
 
 def _keeps_positions(node: ir.Node) -> bool:
