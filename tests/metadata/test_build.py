@@ -217,7 +217,8 @@ def test_decode_settings(spec: Make) -> None:
         + """\
   - loop: decode
     prompt: {tokens: [<s>, 5]}
-    body: [{run: m, inputs: {x: loop.row, "i{i}": [y, 1], whole: [y, 1]}, outputs: {y: c}, state: read, when: y.length > 1}]
+    body:
+      - {run: m, inputs: {x: loop.row, "i{i}": [y, 1], whole: [y, 1]}, outputs: {y: c}, state: read, when: y.length > 1}
     tokens: c
     block: 2
     positions: {op: grid_positions, with: {merge: 2}, inputs: {t: p.tokens}}

@@ -329,7 +329,11 @@ VALID: dict[str, tuple[str, dict[str, object]]] = {
 
 def main(names: Sequence[str]) -> None:
     """Write the named folders, or those that do not exist."""
-    for kind, table in (("invalid", FAULTS | METADATA_FAULTS | TEXT_FAULTS), ("invalid_several", SEVERAL), ("valid", BASES)):
+    for kind, table in (
+        ("invalid", FAULTS | METADATA_FAULTS | TEXT_FAULTS),
+        ("invalid_several", SEVERAL),
+        ("valid", BASES),
+    ):
         for name, (fault, text, steps) in table.items():
             if wanted(root := HERE / kind / name, names):
                 write(root, fault, text, steps)
