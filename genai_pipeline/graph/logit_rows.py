@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from genai_pipeline.graph import onnx_file
 from genai_pipeline.graph.position_wise import NotPositionWiseError, Step, is_position_wise, step_of
+from genai_pipeline.graph.value_facts import is_free
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -126,8 +127,7 @@ def _refuse_picked_positions(hidden: ir.Value) -> None:
 
 def _is_lookup(node: ir.Node) -> bool:
     """Whether a node reads rows of a weight: the embedding, which a chain of residual sums leads back to."""
-    table = node.inputs[0]
-    return table is not None and table.is_initializer()
+    return is_free(node.inputs[0])
 
 
 def _keeps_positions(node: ir.Node) -> bool:
