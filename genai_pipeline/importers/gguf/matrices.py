@@ -6,7 +6,7 @@ A block matrix of ``b`` bits stands for ``scale * (code - 2**(b-1)) + offset`` o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,6 +43,7 @@ class BlockMatrix:
 
 Matrix = DenseMatrix | BlockMatrix
 Encoder = Callable[[Sequence[GgufTensor]], Matrix]
+Splitter = Callable[[GgufTensor], BlockMatrix]
 
 
 def encode_dense(tensors: Sequence[GgufTensor]) -> Matrix:
@@ -51,13 +52,17 @@ def encode_dense(tensors: Sequence[GgufTensor]) -> Matrix:
 
 
 def encode_exact(tensors: Sequence[GgufTensor]) -> Matrix:
-    """The stored codes where the graph can hold them (Q4_0, Q4_1, Q8_0, all tensors alike), else float32 values."""
-    return _stored_codes(tensors) or encode_dense(tensors)
+    """The stored codes of 4-bit types, else float32 values.
+
+    8-bit codes would be as exact, but without rounded inputs their product unpacks the whole matrix at every step.
+    """
+    return _stored_codes(tensors, _4_BIT) or encode_dense(tensors)
 
 
 def encode_fast(tensors: Sequence[GgufTensor]) -> Matrix:
-    """The stored codes where the graph can hold them, else the values rounded to 8-bit codes."""
-    return _stored_codes(tensors) or round_to_8_bits(np.concatenate([tensor.dequantized() for tensor in tensors]))
+    """The stored codes of 4-bit types and Q8_0, else the values rounded to 8-bit codes."""
+    stored = _stored_codes(tensors, _4_BIT | _8_BIT)
+    return stored or round_to_8_bits(np.concatenate([tensor.dequantized() for tensor in tensors]))
 
 
 def round_to_8_bits(values: FloatArray) -> BlockMatrix:
@@ -70,9 +75,10 @@ def round_to_8_bits(values: FloatArray) -> BlockMatrix:
     return BlockMatrix(8, codes.reshape(outputs, -1), scales)
 
 
-def _stored_codes(tensors: Sequence[GgufTensor]) -> BlockMatrix | None:
+def _stored_codes(tensors: Sequence[GgufTensor], splitters: Mapping[str, Splitter]) -> BlockMatrix | None:
+    """The tensors' own codes, when all are of one type that a splitter reads."""
     kinds = {tensor.ggml_type for tensor in tensors}
-    splitter = _SPLITTERS.get(tensors[0].ggml_type) if len(kinds) == 1 else None
+    splitter = splitters.get(tensors[0].ggml_type) if len(kinds) == 1 else None
     return splitter(stack_rows(tensors)) if splitter else None
 
 
@@ -111,8 +117,5 @@ def _split_q8_0(tensor: GgufTensor) -> BlockMatrix:
     return BlockMatrix(8, codes, _half(blocks[..., :2]))
 
 
-_SPLITTERS: dict[str, Callable[[GgufTensor], BlockMatrix]] = {
-    "Q4_0": _split_q4_0,
-    "Q4_1": _split_q4_1,
-    "Q8_0": _split_q8_0,
-}
+_4_BIT: dict[str, Splitter] = {"Q4_0": _split_q4_0, "Q4_1": _split_q4_1}
+_8_BIT: dict[str, Splitter] = {"Q8_0": _split_q8_0}

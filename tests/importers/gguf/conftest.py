@@ -96,7 +96,7 @@ class TinyModel:
             halves = value.reshape(heads, 2, self.head_dim // 2, *value.shape[1:])
             value = halves.swapaxes(1, 2).reshape(value.shape)
         kind = next((kind for end, kind in self.types.items() if name.endswith(end)), None)
-        if kind is None:
+        if kind in (None, "F32"):
             writer.add_tensor(name, np.ascontiguousarray(value))
         else:
             ggml = GGMLQuantizationType[kind]

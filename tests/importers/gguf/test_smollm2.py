@@ -89,4 +89,4 @@ def test_the_tokenizer_encodes_the_reference_prompts(packages: dict[str, Path]) 
 
 def test_stored_sizes_follow_the_precision(packages: dict[str, Path]) -> None:
     sizes = {name: (package / "model.onnx.data").stat().st_size for name, package in packages.items()}
-    assert sizes["fast"] == sizes["exact"] < 120e6 < 500e6 < sizes["float32"] < 560e6
+    assert sizes["fast"] < 120e6 < sizes["exact"] < 210e6 < 500e6 < sizes["float32"] < 560e6
