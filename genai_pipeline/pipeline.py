@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack, cast
@@ -21,13 +22,14 @@ if TYPE_CHECKING:
     from genai_pipeline.graph.plan import ExecutionPlan
     from genai_pipeline.metadata.model import PackageSpec
     from genai_pipeline.preprocess.prompts import PromptReader
+    from genai_pipeline.preprocess.tokenizer import Tokenizer
     from genai_pipeline.sampling.params import GenerationOptions
 
 
 def validate(path: str | Path) -> tuple[PackageSpec | None, tuple[Problem, ...]]:
     """Check a package in layers; gives the typed metadata (None when it cannot be read) and every problem found."""
-    spec, _, problems = check_package(path)
-    return spec, problems
+    checked = check_package(path)
+    return checked.spec, checked.problems
 
 
 def compile(spec: PackageSpec) -> ExecutionPlan:
@@ -64,25 +66,38 @@ def load(
         prefill_chunk=prefill_chunk,
     )
     path = resolve(package, precision=precision, progress=progress or silent)
-    _, plan, problems = check_package(path)
-    return Pipeline(_accept(str(path), plan, problems), options)
+    checked = check_package(path)
+    plan = _accept(str(path), checked.plan, checked.problems)
+    return Pipeline(plan, checked.tokenizers, options)
 
 
-def check_package(path: str | Path) -> tuple[PackageSpec | None, ExecutionPlan | None, tuple[Problem, ...]]:
+@dataclass(frozen=True, slots=True)
+class CheckedPackage:
+    """What the checks found: ``plan`` None when there is an error among the problems."""
+
+    spec: PackageSpec | None
+    plan: ExecutionPlan | None
+    tokenizers: Mapping[str, Tokenizer]
+    problems: tuple[Problem, ...]
+
+
+def check_package(path: str | Path) -> CheckedPackage:
     """All layers of checks over one package: metadata, graph, tokenizer and template."""
     from genai_pipeline.graph.compile import compile_package
     from genai_pipeline.metadata.load import load_package
     from genai_pipeline.preprocess.text_checks import check_text
+    from genai_pipeline.sampling.params import check_declared_options
 
     spec, found = load_package(path)
     problems = Problems()
     problems.extend(found)
-    plan = None
-    if spec is not None:
-        plan, more = compile_package(spec, found)
-        problems.extend(more)
-        check_text(spec, plan.facts["vocab_sizes"] if plan is not None else {}, problems)
-    return spec, None if problems.failed else plan, problems.sorted()
+    if spec is None:
+        return CheckedPackage(None, None, {}, problems.sorted())
+    plan, more = compile_package(spec, found)
+    problems.extend(more)
+    check_declared_options(spec.generation, problems)
+    tokenizers = check_text(spec, plan.facts["vocab_sizes"] if plan is not None else {}, problems)
+    return CheckedPackage(spec, None if problems.failed else plan, tokenizers, problems.sorted())
 
 
 def _accept(name: str, plan: ExecutionPlan | None, problems: tuple[Problem, ...]) -> ExecutionPlan:
@@ -100,17 +115,14 @@ def _accept(name: str, plan: ExecutionPlan | None, problems: tuple[Problem, ...]
 class Pipeline:
     """A loaded package. Usable from several threads at once; a context manager that closes."""
 
-    def __init__(self, plan: ExecutionPlan, options: LoadOptions) -> None:
-        """Load graphs and tokenizers and start the engine; use ``load`` for a package on disk."""
+    def __init__(self, plan: ExecutionPlan, tokenizers: Mapping[str, Tokenizer], options: LoadOptions) -> None:
+        """Load graphs and start the engine; use ``load`` for a package on disk."""
         from genai_pipeline.backends.ort import OrtBackend
         from genai_pipeline.engine.assemble import assemble
         from genai_pipeline.preprocess.prompts import PromptReader
-        from genai_pipeline.preprocess.tokenizer import Tokenizer
 
         self.plan = plan
-        package = plan.package
-        tokenizers = {name: Tokenizer.load(package.root, spec) for name, spec in package.tokenizers.items()}
-        self._prompts: PromptReader = PromptReader(package, tokenizers)
+        self._prompts: PromptReader = PromptReader(plan.package, tokenizers)
         self._assembly: Assembly = assemble(plan, OrtBackend(threads=options.threads), tokenizers, options)
         self._close = weakref.finalize(self, self._assembly.close)  # once, at the latest with the last reference
 

@@ -69,7 +69,7 @@ def loop(package: Path, tokens: int) -> Callable[[], dict[str, float]]:
     heads, dim = past[0].shape[1], past[0].shape[3]
     capacity = 2048
     caches = {i.name: np.zeros((1, heads, capacity, dim), np.float32) for i in past}
-    vocabulary = session.get_outputs()[0].shape[-1]
+    vocabulary = next(o for o in session.get_outputs() if o.name == "logits").shape[-1]
     prompt = np.array([prompt_ids(package)], np.int64)
     ones = np.ones((1, capacity), np.int64)
 
@@ -145,7 +145,7 @@ def write_genai_config(package: Path, folder: Path) -> None:
             "eos_token_id": [2, 0],
             "pad_token_id": 2,
             "context_length": 8192,
-            "vocab_size": session.get_outputs()[0].shape[-1],
+            "vocab_size": next(o for o in session.get_outputs() if o.name == "logits").shape[-1],
             "decoder": {
                 "session_options": {"provider_options": []},
                 "filename": "model.onnx",

@@ -28,7 +28,8 @@ def compiled(output: Output, package: str, precision: str | None) -> ExecutionPl
 
     with output.progress() as progress:
         path = resolve(package, precision=precision, progress=progress)
-    _, plan, problems = check_package(path)
+    checked = check_package(path)
+    plan, problems = checked.plan, checked.problems
     if plan is None:
         raise PackageInvalidError(f"{path} is not a valid package", problems)
     return plan

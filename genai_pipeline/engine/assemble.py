@@ -9,10 +9,10 @@ from genai_pipeline.backends.protocol import Backend, LoadedGraph, LoadRequest
 from genai_pipeline.config import DEFAULT_CONTEXT, LoadOptions
 from genai_pipeline.engine.decode_loop import DecodeLoop, LoopRules
 from genai_pipeline.engine.engine import Engine
-from genai_pipeline.errors import OptionError
+from genai_pipeline.errors import OptionError, PackageError
 from genai_pipeline.graph.plan import ComponentPlan, ExecutionPlan, ScopePlan, StagePlan, StatePlan
 from genai_pipeline.kv.pool import KvPool
-from genai_pipeline.metadata.expressions import evaluate
+from genai_pipeline.metadata.expressions import evaluate, names
 from genai_pipeline.metadata.model import Binding, PackageSpec
 from genai_pipeline.preprocess.detokenizer import Detokenizer
 from genai_pipeline.preprocess.tokenizer import Tokenizer
@@ -70,11 +70,15 @@ def context_length(package: PackageSpec, options: LoadOptions) -> int:
 
 
 def _number(binding: Binding | None) -> int | None:
-    """A limit that is fixed when the package is loaded."""
+    """A limit as a number. Raises PackageError when only a request could tell it."""
     if binding is None:
         return None
-    value = evaluate(binding.expr, {}.__getitem__)
-    return int(value)  # type: ignore[call-overload, no-any-return]
+    if names(binding.expr):
+        raise PackageError(
+            f"{binding.at.path} is '{binding.text}', which depends on the request",
+            hint="give the context as a number, and bound a request's own values by their declaration",
+        )
+    return int(evaluate(binding.expr, lambda name: None))
 
 
 def _logits_ports(scope: ScopePlan) -> Iterator[tuple[str, str]]:
@@ -82,7 +86,7 @@ def _logits_ports(scope: ScopePlan) -> Iterator[tuple[str, str]]:
     for stage in scope.stages:
         if stage.body is None or stage.spec.decode is None or stage.spec.decode.logits is None:
             continue
-        key = stage.reads[stage.spec.decode.logits]
+        key = stage.body.reads[stage.spec.decode.logits]
         for inner in stage.body.stages:
             for port, produced in inner.outputs.items():
                 if produced == key and inner.spec.run is not None:
@@ -132,8 +136,7 @@ def _rules(plan: ExecutionPlan, stage: StagePlan, tokenizers: Mapping[str, Token
 
 def _ids(tokens: tuple[str | int, ...], tokenizer: Tokenizer | None) -> tuple[int, ...]:
     """Ids of tokens given by text or id; texts were checked against the tokenizer at validation."""
-    return tuple(
-        token if isinstance(token, int) else tokenizer.token_id(token)
-        for token in tokens
-        if tokenizer or isinstance(token, int)
-    )
+    texts = [token for token in tokens if isinstance(token, str)]
+    assert tokenizer is not None or not texts
+    known = {text: tokenizer.token_id(text) for text in texts} if tokenizer is not None else {}
+    return tuple(known[token] if isinstance(token, str) else token for token in tokens)

@@ -61,9 +61,11 @@ class BodyStage:
         sizes = symbol_sizes(self.graph.signature, self._bound_inputs)
         for port in self._outputs:
             shape = resolve_shape(self.graph.signature.outputs[port], sizes)
-            target = None if shape is None else self._memory[port].view(shape)
-            self.binding.bind_output(port, None if target is None else Buffer.of(target))
-            self._bound_outputs[port] = target
+            memory = None if shape is None else self._memory[port]
+            if shape is not None and memory is not None:
+                memory.resize(shape)
+            self.binding.bind_output(port, None if memory is None else memory.buffer)
+            self._bound_outputs[port] = None if memory is None else memory.array
 
     def _result(self, port: str) -> NDArray[Any]:
         bound = self._bound_outputs[port]

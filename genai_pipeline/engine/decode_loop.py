@@ -36,7 +36,6 @@ class LoopRules:
     suppressed: tuple[int, ...]  # never chosen
     streams: bool  # whether its tokens or text are a declared output
     decoder: Callable[[], PieceDecoder] | None  # makes a detokeniser; None for loops without text
-    encode_prompt: Callable[[Mapping[str, object]], tuple[int, ...]] | None = None  # of a prompt template
 
 
 class DecodeLoop:
@@ -49,7 +48,7 @@ class DecodeLoop:
         self.rules = rules
         self._stage = stage
         self._pool = pool
-        logits_key = stage.reads[stage.spec.decode.logits or ""]
+        logits_key = stage.body.reads[stage.spec.decode.logits or ""]
         self._lanes = {kind: Lane(stage.body, logits_key, graphs, pool) for kind in ("prefill", "decode")}
         self._suppressed = np.array(rules.suppressed, np.int64) if rules.suppressed else None
         self._not_yet = np.array(sorted({*rules.suppressed, *rules.end_ids}), np.int64)
@@ -113,11 +112,9 @@ class DecodeLoop:
     def _prompt(self, state: RequestState) -> tuple[int, ...]:
         decode = self._stage.spec.decode
         assert decode is not None
-        if self.rules.encode_prompt is not None:
-            return self.rules.encode_prompt(state.values)
         assert decode.prompt is not None
         tokens = evaluate(decode.prompt.expr, lambda name: state.values[self._stage.reads[name]])
-        prompt = tuple(int(token) for token in tokens)  # type: ignore[attr-defined]
+        prompt = tuple(int(token) for token in tokens)
         if not prompt:
             raise RequestError("the prompt has no tokens", param="prompt", hint="give at least one character or token")
         return prompt

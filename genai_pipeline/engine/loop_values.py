@@ -85,7 +85,6 @@ VALUES: Mapping[str, Callable[[Frame], Array]] = {
     "step": _step,
     "first": _first,
 }
-SCALARS = frozenset({"max_length", "step", "first"})
 
 
 class LoopValues:
@@ -93,17 +92,14 @@ class LoopValues:
 
     def __init__(self, wanted: Iterable[tuple[str, np.dtype[Any]]]) -> None:
         self._arrays = {key: GrowingArray(key[1]) for key in sorted(set(wanted), key=str)}
-        self._filled: dict[tuple[str, np.dtype[Any]], Array] = {}
         self._frame: Frame | None = None
 
     def update(self, frame: Frame) -> None:
         """Compute every wanted value for the next run."""
         self._frame = frame
-        for key, array in self._arrays.items():
-            value = VALUES[key[0]](frame)
-            view = array.view(value.shape)
-            view[...] = value
-            self._filled[key] = view
+        for (name, _), kept in self._arrays.items():
+            value = VALUES[name](frame)
+            kept.resize(value.shape)[...] = value
 
     def array(self, name: str) -> Array:
         """A value in its natural dtype, for expressions."""
@@ -111,9 +107,9 @@ class LoopValues:
         return VALUES[name](self._frame)
 
     def buffer(self, name: str, dtype: np.dtype[Any], rank: int | None) -> Buffer:
-        """A value as the port takes it: in its dtype, and a vector of one row as a scalar where the port is one."""
-        array = self._filled[name, dtype]
-        if rank is not None and array.ndim != rank:
-            array = array.reshape((array.size,) if rank == 1 else (1,) * rank) if array.size == 1 else array
-            array = array.reshape(()) if rank == 0 else array
-        return Buffer.of(array)
+        """A value as the port takes it; a single number takes the rank of the port."""
+        kept = self._arrays[name, dtype]
+        if rank is None or kept.array.ndim == rank:
+            return kept.buffer
+        assert kept.array.size == 1, f"loop.{name} has {kept.array.size} values where its port takes one"
+        return kept.buffer.shaped((1,) * rank)

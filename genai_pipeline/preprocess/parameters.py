@@ -14,7 +14,6 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "number": (int, float),
     "boolean": (bool,),
     "string": (str,),
-    "shape": (list, tuple),
 }
 
 
@@ -44,10 +43,10 @@ def _check(spec: ParameterSpec, value: Any) -> Any:
                 hint=nearest(str(value), map(str, spec.values)),
             )
         return value
-    wrong_boolean = isinstance(value, bool) and spec.type != "boolean"
-    if wrong_boolean or not isinstance(value, _TYPES[spec.type]):
+    is_boolean = isinstance(value, bool)
+    if is_boolean != (spec.type == "boolean") or not isinstance(value, _TYPES[spec.type]):
         raise OptionError(f"{spec.name} must be of type {spec.type}, not {value!r}", param=spec.name)
-    if spec.type in ("integer", "number"):
+    if isinstance(value, int | float) and not is_boolean:
         _check_range(spec, value)
     return value
 

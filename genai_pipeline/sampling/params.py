@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from genai_pipeline.errors import OptionError
-from genai_pipeline.problems import nearest, one_of
+from genai_pipeline.metadata.model import GenerationSpec
+from genai_pipeline.problems import Problems, nearest, one_of
 
 MAX_STOPS = 64
 MAX_SEED = 2**63
@@ -132,12 +133,27 @@ def _check_override(name: str, value: Any, overrides: Mapping[str, Any]) -> None
         raise OptionError(
             f"this package does not let a request set {name}", param=name, hint=f"it may set: {one_of(overrides)}"
         )
-    rule = overrides[name]
+    rule = overrides[name]  # true, a list of values, or a range
     if isinstance(rule, Mapping):
-        low, high, values = rule.get("minimum"), rule.get("maximum"), rule.get("values")
-    else:
-        low, high, values = None, None, rule if isinstance(rule, list | tuple) else None
-    out = (low is not None and value < low) or (high is not None and value > high)
-    if out or (values is not None and value not in values):
-        allowed = one_of(map(str, values)) if values is not None else f"{low} to {high}"
-        raise OptionError(f"this package allows {name} {allowed}, not {value!r}", param=name)
+        low, high = rule.get("minimum"), rule.get("maximum")
+        if (low is not None and value < low) or (high is not None and value > high):
+            bounds = " and ".join(
+                f"{word} {bound:g}" for word, bound in (("at least", low), ("at most", high)) if bound is not None
+            )
+            raise OptionError(f"this package allows {name} {bounds}, not {value!r}", param=name)
+    elif isinstance(rule, list | tuple) and value not in rule:
+        raise OptionError(f"this package allows {name} {one_of(map(str, rule))}, not {value!r}", param=name)
+
+
+def check_declared_options(spec: GenerationSpec | None, problems: Problems) -> None:
+    """Report generation options of a package that this version cannot honour: they would change answers silently."""
+    if spec is None:
+        return
+    for name in dict.fromkeys((*spec.defaults, *(spec.overrides or {}))):
+        if name not in CHECKS:
+            problems.error(
+                spec.at,
+                "capability.missing",
+                f"the generation option '{name}' is one that this version cannot honour",
+                f"it honours {one_of(CHECKS, 40)}",
+            )

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from genai_pipeline.errors import OptionError
+from genai_pipeline.metadata.model import ParameterSpec
+from genai_pipeline.preprocess.parameters import read_parameters
+from genai_pipeline.problems import Location
+
+AT = Location("inference_metadata.yaml")
+SPECS = {
+    "steps": ParameterSpec(AT, "steps", "integer", default=20, minimum=1, maximum=100),
+    "width": ParameterSpec(AT, "width", "integer", default=64, multiple_of=8),
+    "scale": ParameterSpec(AT, "scale", "number", default=5.0),
+    "fast": ParameterSpec(AT, "fast", "boolean", default=False),
+    "style": ParameterSpec(AT, "style", "choice", default="plain", values=("plain", "bold")),
+    "title": ParameterSpec(AT, "title", "string"),
+}
+
+
+def test_defaults_apply_and_what_has_none_is_required() -> None:
+    values = read_parameters(SPECS, {"title": "x", "steps": 5})
+    assert values["parameters.steps"] == 5
+    assert values["parameters.fast"] is False
+    with pytest.raises(OptionError, match="title"):
+        read_parameters(SPECS, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("steps", 0),
+        ("steps", 101),
+        ("steps", 1.5),
+        ("steps", True),
+        ("width", 63),
+        ("scale", "5"),
+        ("fast", 1),
+        ("style", "italic"),
+        ("title", 3),
+        ("stepz", 3),
+    ],
+)
+def test_wrong_values_and_names_are_refused(name: str, value: Any) -> None:
+    with pytest.raises(OptionError) as caught:
+        read_parameters(SPECS, {"title": "x", name: value})
+    assert caught.value.param == name
