@@ -99,6 +99,11 @@ def read_config(file: GgufFile) -> DecoderConfig:
         raise ImportModelError(
             f"{file.path}: architecture {name!r} is not supported", hint=f"supported: {', '.join(sorted(FAMILIES))}"
         )
+    if file.metadata.get("split.count", 1) != 1:
+        raise ImportModelError(
+            f"{file.path}: one part of a model split over {file.metadata['split.count']} files",
+            hint="join the parts first, e.g. with llama-gguf-split --merge",
+        )
     return _ConfigReader(file, name).read()
 
 
@@ -119,12 +124,12 @@ class _ConfigReader:
             layers=layers,
             hidden=hidden,
             heads=heads,
-            kv_heads=self._int("attention.head_count_kv", heads),
+            kv_heads=self._kv_heads(heads),
             head_dim=head_dim,
             feed_forward=self._int("feed_forward_length"),
             vocabulary=self._vocabulary(),
             context_length=self._int("context_length"),
-            epsilon=float(self._get("attention.layer_norm_rms_epsilon", required=True)),
+            epsilon=self._number("attention.layer_norm_rms_epsilon"),
             attention_scale=self._attention_scale(layers, hidden, heads, head_dim),
             attention=self._attention(layers, head_dim),
             interleaved_rope=self._family.interleaved_rope,
@@ -147,6 +152,18 @@ class _ConfigReader:
             raise self._unsupported(f"{self._name}.{key} is {value!r}", "a single positive integer")
         return value
 
+    def _number(self, key: str, default: float | None = None) -> float:
+        value = self._get(key, default, required=default is None)
+        if not isinstance(value, (int, float)) or value <= 0:
+            raise self._unsupported(f"{self._name}.{key} is {value!r}", "a positive number")
+        return float(value)
+
+    def _kv_heads(self, heads: int) -> int:
+        kv_heads = self._int("attention.head_count_kv", heads)
+        if heads % kv_heads:
+            raise self._unsupported(f"{heads} heads over {kv_heads} key and value heads", "whole groups of heads")
+        return kv_heads
+
     def _refuse_unknown_features(self) -> None:
         for key, meaning in _REFUSED_KEYS.items():
             if self._get(key):
@@ -168,19 +185,27 @@ class _ConfigReader:
         return self._file.tensors["token_embd.weight"].shape[0]
 
     def _attention_scale(self, layers: int, hidden: int, heads: int, head_dim: int) -> float:
-        if scale := self._get("attention.scale"):
-            return float(scale)
+        if self._get("attention.scale"):
+            return self._number("attention.scale")
         # The 62-layer Gemma 3 alone scales by its width per head; its metadata does not say so.
         width = hidden / heads if (self._name, layers) == ("gemma3", 62) else head_dim
         return 1.0 / math.sqrt(width)
 
     def _attention(self, layers: int, head_dim: int) -> tuple[LayerAttention, ...]:
-        window = self._int("attention.sliding_window", 0) if self._get("attention.sliding_window") else None
+        window = self._window()
         windowed = [window is not None and is_local for is_local in self._local_layers(layers)]
-        everywhere = Rope(float(self._get("rope.freq_base", 10000.0)), self._rope_scale(), self._rope_factors(head_dim))
-        local_theta = self._get("rope.freq_base_swa", self._family.local_theta)
-        local = everywhere if local_theta is None else Rope(float(local_theta), 1.0)
+        everywhere = Rope(self._number("rope.freq_base", 10000.0), self._rope_scale(), self._rope_factors(head_dim))
+        local = everywhere
+        if self._family.local_theta is not None:
+            local = Rope(self._number("rope.freq_base_swa", self._family.local_theta), 1.0)
         return tuple(LayerAttention(local, window) if w else LayerAttention(everywhere, None) for w in windowed)
+
+    def _window(self) -> int | None:
+        """The window, or None when there is none or it holds every context."""
+        if not self._get("attention.sliding_window"):
+            return None
+        window = self._int("attention.sliding_window")
+        return window if window < self._int("context_length") else None
 
     def _local_layers(self, layers: int) -> list[bool]:
         declared = self._get("attention.sliding_window_pattern")
@@ -188,15 +213,15 @@ class _ConfigReader:
             if len(declared) != layers:
                 raise self._unsupported(f"a window pattern of {len(declared)} for {layers} layers", "one per layer")
             return [bool(is_local) for is_local in declared]
-        pattern = int(declared or self._family.window_pattern)
+        pattern = self._family.window_pattern if declared is None else self._int("attention.sliding_window_pattern")
         return [pattern == 1 or (layer + 1) % pattern != 0 for layer in range(layers)]
 
     def _rope_scale(self) -> float:
         kind = str(self._get("rope.scaling.type", "none"))
         if kind not in _ROPE_SCALINGS:
             raise self._unsupported(f"rope scaling {kind!r}", ", ".join(_ROPE_SCALINGS))
-        factor = self._get("rope.scaling.factor", self._get("rope.scale_linear", 1.0))
-        return float(factor) or 1.0
+        key = "rope.scaling.factor" if self._get("rope.scaling.factor") else "rope.scale_linear"
+        return self._number(key, 1.0) if kind == "linear" or self._get(key) else 1.0
 
     def _rope_factors(self, head_dim: int) -> tuple[float, ...] | None:
         tensor = self._file.tensors.get("rope_freqs.weight")

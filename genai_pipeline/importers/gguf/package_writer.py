@@ -18,20 +18,31 @@ from genai_pipeline.errors import ImportModelError
 def new_package(target: Path) -> Iterator[Path]:
     """A temporary folder that becomes ``target`` when the block ends well and vanishes when it does not.
 
-    Raises ``ImportModelError`` when ``target`` holds something already.
+    Raises ``ImportModelError`` when ``target`` holds something already or cannot be written.
     """
     check_free(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent))
     try:
-        yield scratch
-        scratch.chmod(0o777 & ~_umask())  # mkdtemp makes folders private
-        _sync(scratch)
-        _move(scratch, target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent))
+        with _removed_on_failure(scratch):
+            yield scratch
+            scratch.chmod(0o777 & ~_umask())  # mkdtemp makes folders private
+            _sync(scratch)
+            _move(scratch, target)
+        _sync_folder(target.parent)
+    except OSError as error:
+        raise ImportModelError(
+            f"{target}: cannot be written: {error.strerror or error}", hint="see to free space and access rights"
+        ) from error
+
+
+@contextmanager
+def _removed_on_failure(folder: Path) -> Iterator[None]:
+    try:
+        yield
     except BaseException:
-        shutil.rmtree(scratch, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
         raise
-    _sync_folder(target.parent)
 
 
 def check_free(target: Path) -> None:

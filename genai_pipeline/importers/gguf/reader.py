@@ -91,9 +91,13 @@ def open_gguf(path: Path) -> GgufFile:
     """Opens ``path``; raises ``ImportModelError`` when it is no whole GGUF file."""
     if not path.is_file():
         raise ImportModelError(f"{path}: no such file", hint="give the path of a .gguf file")
-    with path.open("rb") as stream:
-        if stream.read(4) != b"GGUF":
-            raise ImportModelError(f"{path}: not a GGUF file (it does not start with 'GGUF')")
+    try:
+        with path.open("rb") as stream:
+            magic = stream.read(4)
+    except OSError as error:
+        raise ImportModelError(f"{path}: cannot be read: {error.strerror}") from error
+    if magic != b"GGUF":
+        raise ImportModelError(f"{path}: not a GGUF file (it does not start with 'GGUF')")
     try:
         reader = GGUFReader(path)
         metadata = {name: field.contents() for name, field in reader.fields.items()}

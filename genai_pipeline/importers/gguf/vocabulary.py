@@ -45,7 +45,9 @@ class Vocabulary:
 def read_vocabulary(file: GgufFile) -> Vocabulary:
     """The vocabulary of ``file``; raises ``ImportModelError`` when lists or ids do not fit together."""
     tokens = file.require("tokenizer.ggml.tokens")
-    types = file.metadata.get("tokenizer.ggml.token_type", [NORMAL] * len(tokens))
+    if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
+        raise ImportModelError(f"{file.path}: tokenizer.ggml.tokens is no list of strings")
+    types = file.metadata.get("tokenizer.ggml.token_type") or [NORMAL] * len(tokens)
     if len(types) != len(tokens):
         raise ImportModelError(f"{file.path}: {len(tokens)} tokens but {len(types)} token types")
     rows = file.tensors["token_embd.weight"].shape[0]
@@ -69,6 +71,6 @@ def _token_id(file: GgufFile, key: str, size: int) -> int | None:
     value = file.metadata.get(f"tokenizer.ggml.{key}")
     if value is None:
         return None
-    if not 0 <= value < size:
-        raise ImportModelError(f"{file.path}: tokenizer.ggml.{key} is {value}, outside of the {size} tokens")
+    if not isinstance(value, int) or not 0 <= value < size:
+        raise ImportModelError(f"{file.path}: tokenizer.ggml.{key} is {value!r}, outside of the {size} tokens")
     return int(value)

@@ -63,8 +63,14 @@ def test_progress_counts_every_source_byte(tmp_path: Path, tiny_model: Any) -> N
     assert steps[-1][1] == steps[-1][2] > 0
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
-def test_an_interrupted_write_leaves_nothing(tmp_path: Path, tiny_model: Any, error: type[BaseException]) -> None:
+@pytest.mark.parametrize(
+    ("error", "seen"),
+    [(KeyboardInterrupt, KeyboardInterrupt), (OSError(28, "No space left on device"), ImportModelError)],
+    ids=["interrupt", "full disk"],
+)
+def test_an_interrupted_write_leaves_nothing(
+    tmp_path: Path, tiny_model: Any, error: BaseException, seen: type[BaseException]
+) -> None:
     source = tiny_model().write(tmp_path / "tiny.gguf")
     place = tmp_path / "place"
     place.mkdir()
@@ -73,7 +79,7 @@ def test_an_interrupted_write_leaves_nothing(tmp_path: Path, tiny_model: Any, er
         if done * 2 > total > 0:
             raise error
 
-    with pytest.raises(error):
+    with pytest.raises(seen):
         import_gguf(source, place / "package", progress=stop_halfway)
     assert list(place.iterdir()) == []
 
@@ -98,6 +104,11 @@ def test_the_tied_table_is_stored_once(tmp_path: Path, tiny_model: Any) -> None:
         ({"metadata": {"rope.dimension_count": 8}}, "rope.dimension_count = 8 with heads of 16"),
         ({"metadata": {"block_count": None}}, "metadata key 'llama.block_count' is missing"),
         ({"metadata": {"attention.head_count_kv": [1, 2]}}, r"head_count_kv is \[1, 2\]"),
+        ({"metadata": {"attention.head_count_kv": 3}}, "4 heads over 3 key and value heads"),
+        ({"metadata": {"rope.freq_base": "high"}}, "rope.freq_base is 'high'"),
+        ({"general": {"split.count": 2}}, "one part of a model split over 2 files"),
+        ({"general": {"tokenizer.ggml.tokens": 7}}, "tokens is no list of strings"),
+        ({"general": {"tokenizer.ggml.bos_token_id": "one"}}, "bos_token_id is 'one', outside"),
         ({"metadata": {"block_count": 3}}, "tensor 'blk.2.attn_q.weight' is missing"),
         ({"metadata": {"feed_forward_length": 64}}, r"ffn_gate.weight' has shape \[96, 64\], expected \[64, 64\]"),
         ({"general": {"tokenizer.ggml.model": "bert"}}, "tokenizer kind 'bert' is not supported"),
@@ -113,6 +124,12 @@ def test_what_is_not_supported_is_named(tmp_path: Path, tiny_model: Any, changes
 
 def test_supported_choices_are_in_the_hint(tmp_path: Path, tiny_model: Any) -> None:
     assert "gemma3, llama, mistral, qwen2, qwen3" in refused(tmp_path, tiny_model("mamba"), "not supported").hint
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, tiny_model: Any) -> None:
+    source = tiny_model().write(tmp_path / "tiny.gguf")
+    with pytest.raises(ImportModelError, match="cannot be written: "):
+        import_gguf(source, source / "package")
 
 
 def test_an_unknown_precision_is_named(tmp_path: Path, tiny_model: Any) -> None:
