@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from genai_pipeline.engine.sequence import Sequence
 from genai_pipeline.scheduler.plan import Run
@@ -48,18 +44,17 @@ class Batch:
     @property
     def rows(self) -> tuple[int, ...]:
         """State rows of the sequences."""
-        return tuple(sequence.row for sequence in self.sequences)
+        return tuple([sequence.row for sequence in self.sequences])
 
     @property
     def counts(self) -> tuple[int, ...]:
         """New tokens per row."""
-        return tuple(stop - start for start, stop in zip(self.starts, self.stops, strict=True))
+        return tuple([stop - start for start, stop in zip(self.starts, self.stops, strict=True)])
 
-    def logit_rows(self) -> NDArray[np.int64]:
+    def logit_rows(self) -> list[int]:
         """Flattened index, in [0, b*S), of the last new token of each row that samples."""
-        rows: list[Any] = [
+        return [
             i * self.width + stop - start - 1
             for i, (start, stop, samples) in enumerate(zip(self.starts, self.stops, self.samples, strict=True))
             if samples
         ]
-        return np.array(rows, np.int64)

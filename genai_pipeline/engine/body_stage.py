@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,10 +33,12 @@ class BodyStage:
         self._feeds = {
             port: _feed(stage, binding, graph.signature.inputs[port]) for port, binding in port_bindings(stage)
         }
-        self._outputs = dict(stage.outputs)  # port -> value key
-        self._memory = {port: GrowingArray(_dtype(graph.signature.outputs[port])) for port in self._outputs}
-        self._bound_inputs: dict[str, tuple[int, ...]] = {}
-        self._bound_outputs: dict[str, NDArray[Any] | None] = {}
+        self._shapes: dict[str, tuple[int, ...]] = {}  # of the inputs as bound
+        outputs, known = graph.signature.outputs, [*self._feeds, *([LOGIT_ROWS] if graph.logit_rows else [])]
+        self._outputs = [
+            _Output(port, key, GrowingArray(numpy_dtype(outputs[port].dtype)), shape_rule(graph.signature, port, known))
+            for port, key in stage.outputs.items()
+        ]
 
     def loop_reads(self) -> Iterator[tuple[str, np.dtype[Any]]]:
         """The (value, dtype) pairs of the loop that ports take directly."""
@@ -43,51 +46,58 @@ class BodyStage:
             if isinstance(feed, LoopFeed):
                 yield feed.name, feed.dtype
 
-    def run(self, context: Context, logit_rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    def gives(self, key: str) -> bool:
+        """Whether the value ``key`` is an output of this stage."""
+        return any(output.key == key for output in self._outputs)
+
+    def run(self, context: Context, logit_rows: Buffer) -> dict[str, NDArray[Any]]:
         """Run once; returns the read outputs by value key, valid until this stage runs again."""
         for port, feed in self._feeds.items():
-            self._bind_input(port, feed.buffer(context))
+            buffer = feed.buffer(context)
+            self.binding.bind_input(port, buffer)
+            self._shapes[port] = buffer.shape
         if self.graph.logit_rows:
-            self._bind_input(LOGIT_ROWS, Buffer.of(logit_rows))
-        self._bind_outputs()
+            self.binding.bind_input(LOGIT_ROWS, logit_rows)
+            self._shapes[LOGIT_ROWS] = logit_rows.shape
+        for output in self._outputs:
+            self.binding.bind_output(output.port, output.memory_for(self._shapes))
         self.binding.run()
-        return {key: self._result(port) for port, key in self._outputs.items()}
-
-    def _bind_input(self, port: str, buffer: Buffer) -> None:
-        self.binding.bind_input(port, buffer)
-        self._bound_inputs[port] = buffer.shape
-
-    def _bind_outputs(self) -> None:
-        sizes = symbol_sizes(self.graph.signature, self._bound_inputs)
-        for port in self._outputs:
-            shape = resolve_shape(self.graph.signature.outputs[port], sizes)
-            memory = None if shape is None else self._memory[port]
-            if shape is not None and memory is not None:
-                memory.resize(shape)
-            self.binding.bind_output(port, None if memory is None else memory.buffer)
-            self._bound_outputs[port] = None if memory is None else memory.array
-
-    def _result(self, port: str) -> NDArray[Any]:
-        bound = self._bound_outputs[port]
-        return self.binding.output(port) if bound is None else bound
+        return {
+            output.key: output.memory.array if output.rule is not None else self.binding.output(output.port)
+            for output in self._outputs
+        }
 
 
-def symbol_sizes(signature: GraphSignature, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-    """Sizes of the symbolic dimensions that bound inputs fix."""
-    sizes: dict[str, int] = {}
-    for port, shape in shapes.items():
-        declared = signature.inputs[port].shape
-        pairs = zip(declared or (), shape, strict=False)
-        sizes.update({dim: size for dim, size in pairs if isinstance(dim, str) and dim})
-    return sizes
+ShapeRule = tuple[int | tuple[str, int], ...]  # each axis: a fixed size, or the (input port, axis) it equals
 
 
-def resolve_shape(port: Port, sizes: Mapping[str, int]) -> tuple[int, ...] | None:
-    """The port's shape in numbers, or None when the graph does not say what its dimensions follow."""
-    if port.shape is None:
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """An output that is read: memory of the engine's own where ``rule`` tells its shape, else of the backend's."""
+
+    port: str
+    key: str
+    memory: GrowingArray
+    rule: ShapeRule | None
+
+    def memory_for(self, inputs: Mapping[str, tuple[int, ...]]) -> Buffer | None:
+        """The buffer for a run whose inputs have these shapes."""
+        if self.rule is None:
+            return None
+        self.memory.resize(tuple([axis if isinstance(axis, int) else inputs[axis[0]][axis[1]] for axis in self.rule]))
+        return self.memory.buffer
+
+
+def shape_rule(signature: GraphSignature, output: str, inputs: Iterable[str]) -> ShapeRule | None:
+    """How an output's shape follows from those of ``inputs``, or None where the graph does not say."""
+    places: dict[int | str, tuple[str, int]] = {}
+    for port in inputs:
+        for axis, dim in enumerate(signature.inputs[port].shape or ()):
+            places.setdefault(dim, (port, axis))
+    shape = signature.outputs[output].shape
+    if shape is None or any(isinstance(dim, str) and (not dim or dim not in places) for dim in shape):
         return None
-    resolved = tuple(dim if isinstance(dim, int) else sizes.get(dim, -1) for dim in port.shape)
-    return None if -1 in resolved else resolved
+    return tuple(dim if isinstance(dim, int) else places[dim] for dim in shape)
 
 
 def port_bindings(stage: StagePlan) -> Iterator[tuple[str, Binding]]:
@@ -110,7 +120,3 @@ def _feed(stage: StagePlan, binding: Binding, port: Port) -> Feed:
         if scope:
             return BodyFeed(key, dtype)
     return ExpressionFeed(binding.expr, stage.reads, dtype, rank, port.batched)
-
-
-def _dtype(port: Port) -> np.dtype[Any]:
-    return numpy_dtype(port.dtype)

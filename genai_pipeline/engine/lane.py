@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from genai_pipeline.backends.protocol import LoadedGraph
+from genai_pipeline.backends.protocol import Buffer, LoadedGraph
 from genai_pipeline.engine.batch import Batch
 from genai_pipeline.engine.body_stage import BodyStage
+from genai_pipeline.engine.buffers import GrowingArray
 from genai_pipeline.engine.feeds import Context
 from genai_pipeline.engine.loop_values import Frame, LoopValues
 from genai_pipeline.graph.plan import ScopePlan
@@ -23,6 +25,8 @@ class Lane:
         self._stages = [BodyStage(stage, graphs[stage.spec.run or ""]) for stage in body.stages]
         self._values = LoopValues(read for stage in self._stages for read in stage.loop_reads())
         self._logits_key = logits_key
+        self._logit_rows = GrowingArray(np.dtype(np.int64))
+        self._gathers = any(stage.graph.logit_rows and stage.gives(logits_key) for stage in self._stages)
         self._pool = pool
 
     def run(self, batch: Batch) -> NDArray[np.float32]:
@@ -30,19 +34,22 @@ class Lane:
         rows, counts = batch.rows, batch.counts
         past_width = max(batch.starts)
         for stage in self._stages:
-            width = self._pool.bind(stage.component, stage.binding, rows, batch.starts, counts)
-            past_width = max(past_width, width)
+            past_width = max(past_width, self._pool.bind(stage.component, stage.binding, rows, batch.starts, counts))
         self._values.update(Frame(batch, self._pool.pad_side, past_width))
-        logit_rows = batch.logit_rows()
-        produced: dict[str, NDArray[np.float32]] = {}
-        gathered = False
+        logit_rows = self._fill_logit_rows(batch)
+        produced: dict[str, NDArray[Any]] = {}
+        context = Context(batch, self._values, produced)
         for stage in self._stages:
-            produced.update(stage.run(Context(batch, self._values, produced), logit_rows))
-            gathered = gathered or (stage.graph.logit_rows and self._logits_key in produced)
+            produced.update(stage.run(context, logit_rows))
         logits = produced[self._logits_key]
-        if not gathered:
-            logits = _sampling_rows(logits, batch, logit_rows)
+        if not self._gathers:
+            logits = _sampling_rows(logits, batch, self._logit_rows.array)
         return logits if logits.dtype == np.float32 else logits.astype(np.float32)
+
+    def _fill_logit_rows(self, batch: Batch) -> Buffer:
+        rows = batch.logit_rows()
+        self._logit_rows.resize((len(rows),))[...] = rows
+        return self._logit_rows.buffer
 
 
 def _sampling_rows(logits: NDArray[np.float32], batch: Batch, logit_rows: NDArray[np.int64]) -> NDArray[np.float32]:

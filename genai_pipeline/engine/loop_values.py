@@ -6,7 +6,8 @@ where padding is on the left, max(p + n) where it is on the right.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -21,69 +22,90 @@ PadSide = Literal["left", "right"]
 
 
 class Frame:
-    """Sizes of one batch as arrays, from which every published value follows."""
-
-    __slots__ = ("batch", "counts", "pad_side", "past_width", "starts", "stops", "total_width", "width")
+    """Sizes of one batch, from which every published value follows; arrays are made when a value needs them."""
 
     def __init__(self, batch: Batch, pad_side: PadSide, past_width: int) -> None:
         self.batch = batch
         self.pad_side = pad_side
-        self.starts = np.array(batch.starts, np.int64)
-        self.stops = np.array(batch.stops, np.int64)
-        self.counts = self.stops - self.starts
+        self.size = len(batch.sequences)
         self.width = batch.width
         self.past_width = past_width
         self.total_width = past_width + batch.width if pad_side == "left" else max(batch.stops)
 
+    @cached_property
+    def starts(self) -> Array:
+        """Past per row, int64 [b, 1]."""
+        return np.array(self.batch.starts, np.int64)[:, None]
 
-def _tokens(frame: Frame) -> Array:
+    @cached_property
+    def stops(self) -> Array:
+        """Past and new tokens per row, int64 [b, 1]."""
+        return np.array(self.batch.stops, np.int64)[:, None]
+
+
+Fill = Callable[[Frame, GrowingArray], None]  # gives the array its shape and content for a frame
+
+
+def _tokens(frame: Frame, out: GrowingArray) -> None:
     batch = frame.batch
-    if batch.width == 1:
-        return np.array([[s.tokens[i]] for s, i in zip(batch.sequences, batch.starts, strict=True)], np.int64)
-    out = np.zeros((batch.size, batch.width), np.int64)
-    for i, sequence in enumerate(batch.sequences):
-        out[i, : frame.counts[i]] = sequence.tokens[batch.starts[i] : batch.stops[i]]
-    return out
+    array = out.resize((frame.size, frame.width))
+    for row, sequence, start, stop in zip(array, batch.sequences, batch.starts, batch.stops, strict=True):
+        if frame.width == 1:
+            row[0] = sequence.tokens[start]
+        else:
+            row[: stop - start] = sequence.tokens[start:stop]
+            row[stop - start :] = 0
 
 
-def _attention_mask(frame: Frame) -> Array:
+def _attention_mask(frame: Frame, out: GrowingArray) -> None:
+    mask = out.resize((frame.size, frame.total_width))
+    if frame.size == 1 and frame.batch.stops[0] == frame.total_width:
+        mask.fill(1)
+        return
     columns = np.arange(frame.total_width)
     if frame.pad_side == "right":
-        return columns < frame.stops[:, None]
-    first = (frame.past_width - frame.starts)[:, None]
-    last = (frame.past_width + frame.counts)[:, None]
-    return (columns >= first) & (columns < last)
+        np.less(columns, frame.stops, out=mask, casting="unsafe")
+    else:
+        shifted = columns - frame.past_width  # 0 at the first new token
+        mask[...] = (shifted >= -frame.starts) & (shifted < frame.stops - frame.starts)
 
 
-def _position_ids(frame: Frame) -> Array:
-    return frame.starts[:, None] + np.arange(frame.width)
+def _positions(frame: Frame, out: GrowingArray) -> None:
+    positions = out.resize((frame.size, frame.width))
+    if frame.width == 1:
+        for i, start in enumerate(frame.batch.starts):
+            positions[i, 0] = start
+    else:
+        positions[...] = frame.starts + np.arange(frame.width)
 
 
-def _cache_position(frame: Frame) -> Array:
-    return frame.starts[:, None] + np.arange(frame.width)
+def _vector(of: Callable[[Batch], Sequence[int]]) -> Fill:
+    def fill(frame: Frame, out: GrowingArray) -> None:
+        out.resize((frame.size,))[...] = of(frame.batch)
+
+    return fill
 
 
-def _step(frame: Frame) -> Array:
-    return np.array(frame.batch.sequences[0].num_decoded(frame.batch.starts[0]), np.int64)
+def _scalar(of: Callable[[Frame], int]) -> Fill:
+    def fill(frame: Frame, out: GrowingArray) -> None:
+        out.resize(())[...] = of(frame)
+
+    return fill
 
 
-def _first(frame: Frame) -> Array:
-    return np.array(frame.batch.starts[0] == 0)
-
-
-VALUES: Mapping[str, Callable[[Frame], Array]] = {
+VALUES: Mapping[str, Fill] = {
     "tokens": _tokens,
     "attention_mask": _attention_mask,
-    "position_ids": _position_ids,
-    "past_length": lambda frame: frame.starts,
-    "total_length": lambda frame: frame.stops,
-    "sequence_lengths": lambda frame: frame.counts,
-    "last_index": lambda frame: frame.stops - 1,
-    "max_length": lambda frame: np.array(frame.total_width, np.int64),
-    "cache_position": _cache_position,
-    "write_indices": lambda frame: frame.starts,
-    "step": _step,
-    "first": _first,
+    "position_ids": _positions,
+    "cache_position": _positions,
+    "past_length": _vector(lambda batch: batch.starts),
+    "write_indices": _vector(lambda batch: batch.starts),
+    "total_length": _vector(lambda batch: batch.stops),
+    "sequence_lengths": _vector(lambda batch: batch.counts),
+    "last_index": _vector(lambda batch: [stop - 1 for stop in batch.stops]),
+    "max_length": _scalar(lambda frame: frame.total_width),
+    "step": _scalar(lambda frame: frame.batch.sequences[0].num_decoded(frame.batch.starts[0])),
+    "first": _scalar(lambda frame: frame.batch.starts[0] == 0),
 }
 
 
@@ -91,24 +113,26 @@ class LoopValues:
     """Keeps one buffer per (value, dtype) that the body reads, filled anew for each batch."""
 
     def __init__(self, wanted: Iterable[tuple[str, np.dtype[Any]]]) -> None:
-        self._arrays = {key: GrowingArray(key[1]) for key in sorted(set(wanted), key=str)}
+        self._kept = {key: GrowingArray(key[1]) for key in sorted(set(wanted), key=str)}
+        self._fills = [(VALUES[name], kept) for (name, _), kept in self._kept.items()]
         self._frame: Frame | None = None
 
     def update(self, frame: Frame) -> None:
         """Compute every wanted value for the next run."""
         self._frame = frame
-        for (name, _), kept in self._arrays.items():
-            value = VALUES[name](frame)
-            kept.resize(value.shape)[...] = value
+        for fill, kept in self._fills:
+            fill(frame, kept)
 
     def array(self, name: str) -> Array:
-        """A value in its natural dtype, for expressions."""
+        """A value in int64, for expressions."""
         assert self._frame is not None
-        return VALUES[name](self._frame)
+        made = GrowingArray(np.dtype(np.int64))
+        VALUES[name](self._frame, made)
+        return made.array
 
     def buffer(self, name: str, dtype: np.dtype[Any], rank: int | None) -> Buffer:
         """A value as the port takes it; a single number takes the rank of the port."""
-        kept = self._arrays[name, dtype]
+        kept = self._kept[name, dtype]
         if rank is None or kept.array.ndim == rank:
             return kept.buffer
         assert kept.array.size == 1, f"loop.{name} has {kept.array.size} values where its port takes one"
