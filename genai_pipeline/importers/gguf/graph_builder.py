@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from genai_pipeline.importers.gguf.architecture import DecoderConfig
-from genai_pipeline.importers.gguf.layers import LayerBuilder, Lengths, Stream
+from genai_pipeline.importers.gguf.layers import LayerBuilder, RunShape, Stream
 from genai_pipeline.importers.gguf.linear import Precision, Rows, add_linear, add_lookup, add_rows, add_tied_head
 from genai_pipeline.importers.gguf.reader import GgufFile
 from genai_pipeline.importers.gguf.tape import GraphTape, Value, WeightFile
@@ -47,38 +47,41 @@ def _add_decoder(
     mask = tape.input("attention_mask", "int64", ("batch", "total_length"))
     rows = add_rows(tape, precision, "token_embd", file.tensor("token_embd.weight"))
     counter.finished("token_embd.")
-    lengths = _add_lengths(tape, mask)
+    run = _add_run_shape(tape, tokens, mask)
     builder = LayerBuilder(tape, file, config, precision)
     stream = Stream(_add_embedding(tape, config, rows, tokens))
     for index in range(config.layers):
-        stream = builder.layer(index, stream, lengths)
+        stream = builder.layer(index, stream, run)
         counter.finished(f"blk.{index}.")
-    hidden, _ = builder.norm(stream, "output_norm")
+    normed, _ = builder.norm(stream, "output_norm")
+    hidden = tape.op("Reshape", normed, run.by_sequence, name="hidden_states")
     logits = _add_head(tape, file, config, precision, rows, hidden)
     tape.output(logits, "logits", "float32", ("batch", "sequence_length", config.vocabulary))
     counter.finished("")
 
 
 def _add_embedding(tape: GraphTape, config: DecoderConfig, rows: Rows, tokens: Value) -> Value:
-    embedded = add_lookup(tape, "embedding", rows, tokens)
+    joined = tape.op("Reshape", tokens, tape.constant("rest", np.array([-1], dtype=np.int64)), name="all_tokens")
+    embedded = add_lookup(tape, "embedding", rows, joined)
     if config.embedding_scale is None:
         return embedded
     scale = tape.constant("embedding_scale", np.array(config.embedding_scale, dtype=np.float32))
     return tape.op("Mul", embedded, scale, name="scaled_embedding")
 
 
-def _add_lengths(tape: GraphTape, mask: Value) -> Lengths:
-    """Index of each row's last token, and the length all rows are padded to, as attention wants them."""
+def _add_run_shape(tape: GraphTape, tokens: Value, mask: Value) -> RunShape:
+    """Index of each sequence's last token, the length all are padded to, and how to take hidden states apart."""
     axis = tape.constant("mask_axis", np.array([1], dtype=np.int64))
     one = tape.constant("one", np.array(1, dtype=np.int64))
     used = tape.op("ReduceSum", mask, axis, name="used_tokens", keepdims=0)
     last = tape.op("Sub", used, one, name="last_index")
-    shape = tape.op("Shape", mask, name="mask_shape")
-    total = tape.op("Gather", shape, one, name="total_length", axis=0)
+    total = tape.op("Gather", tape.op("Shape", mask, name="mask_shape"), one, name="total_length", axis=0)
+    rest = tape.constant("rest", np.array([-1], dtype=np.int64))
     int32 = 6  # onnx.TensorProto.INT32
-    return Lengths(
+    return RunShape(
         last_index=tape.op("Cast", last, name="last_index_int32", to=int32),
         total=tape.op("Cast", total, name="total_length_int32", to=int32),
+        by_sequence=tape.op("Concat", tape.op("Shape", tokens, name="tokens_shape"), rest, name="by_sequence", axis=0),
     )
 
 

@@ -1,4 +1,8 @@
-"""The blocks of a decoder as nodes: norms on a residual stream, attention, gated feed-forward."""
+"""The blocks of a decoder as nodes: norms on a residual stream, attention, gated feed-forward.
+
+Hidden states are ``[tokens, width]`` over all sequences of a run, so that a product and what is added to it can be
+one ``Gemm``; only attention sees ``[batch, tokens, width]``.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +26,12 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
-class Lengths:
-    """What attention needs to know about the run, from the mask."""
+class RunShape:
+    """What attention needs to know about a run: its sequences and how long each is."""
 
-    last_index: Value  # int32 [b]
-    total: Value  # int32 scalar
+    last_index: Value  # int32 [b]: index of each sequence's last token
+    total: Value  # int32 scalar: length of the mask
+    by_sequence: Value  # int64 [3]: b, S, -1, to take hidden states apart
 
 
 class LayerBuilder:
@@ -36,11 +41,11 @@ class LayerBuilder:
         self._tape, self._file, self._config, self._precision = tape, file, config, precision
         self._ropes: dict[Rope, tuple[Value, Value]] = {}
 
-    def layer(self, index: int, stream: Stream, lengths: Lengths) -> Stream:
+    def layer(self, index: int, stream: Stream, run: RunShape) -> Stream:
         """One decoder layer: attention and feed-forward, each on a normed copy of the stream."""
         block = f"blk.{index}"
         normed, residual = self.norm(stream, f"{block}.attn_norm")
-        attended = self._post_norm(self._attention(index, normed, lengths), f"{block}.post_attention_norm")
+        attended = self._post_norm(self._attention(index, normed, run), f"{block}.post_attention_norm")
         normed, residual = self.norm(Stream(residual, attended), f"{block}.ffn_norm")
         return Stream(residual, self._post_norm(self._feed_forward(block, normed), f"{block}.post_ffw_norm"))
 
@@ -89,13 +94,13 @@ class LayerBuilder:
         """The tensors of these names that the file has."""
         return [self._file.tensors[name] for name in names if name in self._file.tensors]
 
-    def _attention(self, index: int, hidden: Value, lengths: Lengths) -> Value:
+    def _attention(self, index: int, hidden: Value, run: RunShape) -> Value:
         block, config = f"blk.{index}", self._config
         kinds = (("attn_q", config.heads), ("attn_k", config.kv_heads), ("attn_v", None))
         weights = [tensor for kind, heads in kinds for tensor in self._halves(f"{block}.{kind}.weight", heads)]
         biases = [tensor for kind, heads in kinds for tensor in self._halves(f"{block}.{kind}.bias", heads)]
         packed = self._linear(f"{block}.attn_qkv", hidden, weights, biases)
-        attended = self._group_query(index, packed, lengths, config.attention[index])
+        attended = self._group_query(index, packed, run, config.attention[index])
         output = f"{block}.attn_output"
         return self._linear(output, attended, self._stored(f"{output}.weight"), self._stored(f"{output}.bias"))
 
@@ -111,15 +116,15 @@ class LayerBuilder:
         rows = np.arange(heads * self._config.head_dim).reshape(heads, -1, 2).swapaxes(1, 2).ravel()
         return [tensor.take_rows(rows) for tensor in tensors]
 
-    def _group_query(self, index: int, packed: Value, lengths: Lengths, attention: LayerAttention) -> Value:
+    def _group_query(self, index: int, packed: Value, run: RunShape, attention: LayerAttention) -> Value:
         config, tape = self._config, self._tape
         past = [
             tape.input(f"past_key_values.{index}.{part}", "float32", self._cache_shape("past_length"))
             for part in ("key", "value")
         ]
         cosines, sines = self._rope_tables(attention.rope)
-        projected = self._normed_heads(f"blk.{index}", packed) if config.qk_norm else (packed, None, None)
-        inputs = [*projected, *past, lengths.last_index, lengths.total, cosines, sines]
+        projected = self._projected(f"blk.{index}", packed, run)
+        inputs = [*projected, *past, run.last_index, run.total, cosines, sines]
         attributes = {
             "num_heads": config.heads,
             "kv_num_heads": config.kv_heads,
@@ -134,22 +139,29 @@ class LayerBuilder:
         )
         for part, value in zip(("key", "value"), present, strict=True):
             tape.output(value, f"present.{index}.{part}", "float32", self._cache_shape("total_length"))
-        return attended
+        joined = tape.constant("joined", np.array([-1, config.heads * config.head_dim], dtype=np.int64))
+        return tape.op("Reshape", attended, joined, name=f"{name}.joined")
 
-    def _normed_heads(self, block: str, packed: Value) -> tuple[Value, Value, Value]:
-        """Queries, keys and values apart, each head of the first two normed (attention has no kernel that does it)."""
+    def _projected(self, block: str, packed: Value, run: RunShape) -> tuple[Value, Value | None, Value | None]:
+        """Queries, keys and values for attention: packed, or apart when each head of the first two is normed."""
         config, tape = self._config, self._tape
+        if not config.qk_norm:
+            return self._by_sequence(f"{block}.attn_packed", packed, run), None, None
         widths = np.array([config.heads, config.kv_heads, config.kv_heads], dtype=np.int64) * config.head_dim
         sizes = tape.constant("qkv_widths", widths)
         query, key, value = tape.ops("Split", packed, sizes, name=f"{block}.attn_split", outputs=3, axis=-1)
-        return self._norm_heads(f"{block}.attn_q_norm", query), self._norm_heads(f"{block}.attn_k_norm", key), value
+        return (
+            self._by_sequence(f"{block}.attn_query", self._norm_heads(f"{block}.attn_q_norm", query), run),
+            self._by_sequence(f"{block}.attn_key", self._norm_heads(f"{block}.attn_k_norm", key), run),
+            self._by_sequence(f"{block}.attn_value", value, run),
+        )
+
+    def _by_sequence(self, name: str, value: Value, run: RunShape) -> Value:
+        return self._tape.op("Reshape", value, run.by_sequence, name=name)
 
     def _norm_heads(self, name: str, value: Value) -> Value:
-        tape = self._tape
-        apart = tape.constant("heads_apart", np.array([0, 0, -1, self._config.head_dim], dtype=np.int64))
-        joined = tape.constant("heads_joined", np.array([0, 0, -1], dtype=np.int64))
-        normed = self._rms_norm(tape.op("Reshape", value, apart, name=f"{name}.heads"), name)
-        return tape.op("Reshape", normed, joined, name=f"{name}.joined")
+        heads = self._tape.constant("heads_apart", np.array([0, -1, self._config.head_dim], dtype=np.int64))
+        return self._rms_norm(self._tape.op("Reshape", value, heads, name=f"{name}.heads"), name)
 
     def _cache_shape(self, length: str) -> tuple[int | str, ...]:
         return ("batch", self._config.kv_heads, length, self._config.head_dim)

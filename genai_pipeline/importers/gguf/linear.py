@@ -54,7 +54,7 @@ class Rows:
 
 
 def add_linear(tape: GraphTape, precision: Precision, name: str, hidden: Value, tensors: Sequence[GgufTensor]) -> Value:
-    """``hidden[..., inputs]`` times the stacked rows of ``tensors``: ``[..., outputs]``."""
+    """``hidden[tokens, inputs]`` times the stacked rows of ``tensors``: ``[tokens, outputs]``."""
     matrix = precision.encode(tensors)
     if isinstance(matrix, DenseMatrix):
         return tape.op("MatMul", hidden, tape.weight(f"{name}.weight", matrix.values.T), name=name)
@@ -72,13 +72,12 @@ def _add_block_linear(
     if matrix.offsets is None:
         return product
     # What the offsets add to output n is the sum over blocks of (sum of the block's inputs) * offset[n, block].
-    split = tape.constant("block_shape", np.array([0, 0, -1, BLOCK], dtype=np.int64))
+    split = tape.constant("block_shape", np.array([0, -1, BLOCK], dtype=np.int64))
     last = tape.constant("last_axis", np.array([-1], dtype=np.int64))
     blocks = tape.op("Reshape", hidden, split, name=f"{name}.blocks")
     sums = tape.op("ReduceSum", blocks, last, name=f"{name}.sums", keepdims=0)
     offsets = tape.weight(f"{name}.offsets", matrix.offsets.T)
-    correction = tape.op("MatMul", sums, offsets, name=f"{name}.correction")
-    return tape.op("Add", product, correction, name=f"{name}.corrected")
+    return tape.op("Gemm", sums, offsets, product, name=f"{name}.corrected")
 
 
 def _multiply_codes(tape: GraphTape, precision: Precision, name: str, hidden: Value, rows: Rows) -> Value:
@@ -116,7 +115,7 @@ def _lookup_form(matrix: Matrix, tensor: GgufTensor) -> Matrix:
 
 
 def add_lookup(tape: GraphTape, name: str, rows: Rows, tokens: Value) -> Value:
-    """Rows of the table for ``tokens[b, S]``: ``[b, S, inputs]`` in float32."""
+    """Rows of the table for ``tokens[n]``: ``[n, inputs]`` in float32."""
     if rows.scales is None:
         return tape.op("Gather", rows.weights, tokens, name=name)
     return tape.op(
