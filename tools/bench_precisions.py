@@ -4,8 +4,8 @@
 
 CASES.json holds ``cases`` with ``prompt_tokens`` and ``greedy_tokens``. Blocks with a minimum (Q4_1) can also be kept
 as 4-bit codes with rounded integer zero points, the common way to store them; it loses too much to be a precision of
-the importer and is built here for comparison only: with a float32 head, as it is usually made, and with the head of ``fast``. All
-sessions share one thread pool and take turns; a ratio is the median over pairs of neighbouring measurements.
+the importer and is built here for comparison only: with a float32 head, as it is usually made, and with the head of
+``fast``. All sessions share one thread pool and take turns; a ratio is the median over pairs of measurements.
 """
 
 from __future__ import annotations
