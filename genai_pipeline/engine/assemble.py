@@ -14,7 +14,7 @@ from genai_pipeline.graph.plan import ComponentPlan, ExecutionPlan, ScopePlan, S
 from genai_pipeline.kv.pool import KvPool
 from genai_pipeline.metadata.expressions import evaluate, names
 from genai_pipeline.metadata.model import Binding, PackageSpec
-from genai_pipeline.preprocess.detokenizer import Detokenizer
+from genai_pipeline.preprocess.detokenizer import make_detokenizer
 from genai_pipeline.preprocess.tokenizer import Tokenizer
 from genai_pipeline.scheduler.scheduler import Budget, Scheduler
 
@@ -130,7 +130,7 @@ def _rules(plan: ExecutionPlan, stage: StagePlan, tokenizers: Mapping[str, Token
         end_ids=(tokenizer.end_ids if tokenizer else frozenset()) | frozenset(_ids(stops, tokenizer)),
         suppressed=_ids(decode.suppress, tokenizer),
         streams=bool(published & set(plan.outputs.values())),
-        decoder=None if tokenizer is None else lambda: Detokenizer(tokenizer),
+        decoder=None if tokenizer is None else lambda: make_detokenizer(tokenizer),
     )
 
 

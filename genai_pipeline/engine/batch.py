@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from genai_pipeline.engine.sequence import Sequence
 from genai_pipeline.scheduler.plan import Run
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(NamedTuple):
     """b rows; row i runs tokens [starts[i], stops[i]) of its sequence. ``width`` is S, the most new tokens of a row."""
 
     sequences: tuple[Sequence, ...]
@@ -21,14 +20,8 @@ class Batch:
     @staticmethod
     def of(run: Run, sequences: tuple[Sequence, ...]) -> Batch:
         """The batch of a planned run."""
-        spans = run.spans
-        return Batch(
-            sequences,
-            tuple(span.start for span in spans),
-            tuple(span.stop for span in spans),
-            tuple(span.samples for span in spans),
-            max(span.num_tokens for span in spans),
-        )
+        _, starts, stops, samples = zip(*run.spans, strict=True)
+        return Batch(sequences, starts, stops, samples, max(map(int.__sub__, stops, starts)))
 
     def only(self, index: int) -> Batch:
         """The batch of one of its rows alone."""

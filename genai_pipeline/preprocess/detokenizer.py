@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from genai_pipeline.preprocess.byte_level import ByteLevelDetokenizer
+
 if TYPE_CHECKING:
     from genai_pipeline.preprocess.tokenizer import Tokenizer
 
@@ -92,3 +94,9 @@ def _unrolled(run: _Run | None) -> list[int]:
         run, token = run
         tokens.append(token)
     return tokens[::-1]
+
+
+def make_detokenizer(tokenizer: Tokenizer) -> Detokenizer | ByteLevelDetokenizer:
+    """The quickest detokeniser that gives exactly what the tokenizer decodes."""
+    table = tokenizer.byte_table
+    return Detokenizer(tokenizer) if table is None else ByteLevelDetokenizer(table)

@@ -18,12 +18,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from genai_pipeline.errors import PackageError, PackageInvalidError
 from genai_pipeline.metadata.model import TokenizerSpec
 from genai_pipeline.metadata.paths import check_inside
+from genai_pipeline.preprocess.byte_level import ByteTable
 from genai_pipeline.preprocess.plain_encoder import Piece, PlainEncoder, alternatives, encodable
 from genai_pipeline.preprocess.special_tokens import Vocabulary, below, resolve_tokens
 from genai_pipeline.preprocess.token_files import TokenFiles, place_in, read_token_files
@@ -43,7 +45,9 @@ class Tokenizer:
         self._parsing = _build(data)
         self._files = files
         self.vocab_size = self._parsing.get_vocab_size(with_added_tokens=True)
-        self.highest_id = max(self._parsing.get_vocab().values(), default=-1)  # ids may have gaps
+        ids = frozenset(self._parsing.get_vocab().values())
+        self.highest_id = max(ids, default=-1)
+        self._gaps = frozenset(range(self.highest_id + 1)) - ids
         self._special = resolve_tokens(spec, files, self.vocabulary, problems)
         self._control: dict[str, int] = {}
         self._single_words: frozenset[str] = frozenset()
@@ -91,6 +95,13 @@ class Tokenizer:
     def control_tokens(self) -> Mapping[str, int]:
         """Texts of all control tokens with their ids."""
         return self._control
+
+    @cached_property
+    def byte_table(self) -> ByteTable | None:
+        """The bytes of each token where these do not depend on its neighbours, else None."""
+        import tokenizers
+
+        return ByteTable(self) if isinstance(self._parsing.decoder, tokenizers.decoders.ByteLevel) else None
 
     @property
     def byte_tokens(self) -> frozenset[int]:
@@ -159,7 +170,7 @@ class Tokenizer:
 
     def is_skipped(self, token: int) -> bool:
         """Whether a token never shows in decoded text: a control token, or an id outside the vocabulary."""
-        return token in self._control_ids or self.id_to_token(token) is None
+        return token in self._control_ids or not 0 <= token <= self.highest_id or token in self._gaps
 
     def split_control(self, text: str) -> Iterator[tuple[int, int]]:
         """Half-open ranges of all places where the text of a control token stands, overlapping ones included."""

@@ -8,8 +8,7 @@ with at least min_p times the top probability (Nguyen et al. 2024), one draw fro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,14 +19,13 @@ from genai_pipeline.sampling.random import uniform
 Logits = NDArray[np.float32]  # [rows, vocabulary]
 
 
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """What choosing the next token of one row depends on besides its logits."""
+class Draw(NamedTuple):
+    """What choosing the next token of one row depends on besides its logits. A tuple: one is made per token."""
 
     options: GenerationOptions
     seed: int
     choice: int  # index of the sample within its request
-    index: int  # tokens chosen before this one
+    position: int  # tokens chosen before this one
     banned: NDArray[np.int64] | None = None  # ids that may not be chosen now
 
 
@@ -36,11 +34,10 @@ def choose_tokens(logits: Logits, draws: Sequence[Draw]) -> list[int]:
     for row, draw in enumerate(draws):
         if draw.banned is not None:
             logits[row, draw.banned] = -np.inf
-    chosen = logits.argmax(axis=1).tolist()
-    for row, draw in enumerate(draws):
-        if not draw.options.greedy:
-            chosen[row] = _sample(logits[row], draw)
-    return [int(token) for token in chosen]
+    return [
+        int(logits[row].argmax()) if draw.options.temperature == 0 else _sample(logits[row], draw)
+        for row, draw in enumerate(draws)
+    ]
 
 
 def _sample(row: NDArray[np.float32], draw: Draw) -> int:
@@ -51,7 +48,7 @@ def _sample(row: NDArray[np.float32], draw: Draw) -> int:
     if options.min_p > 0:
         keep = min(keep, int(np.count_nonzero(probabilities >= options.min_p * probabilities[0])))
     cumulative = np.cumsum(probabilities[:keep])
-    point = uniform(draw.seed, draw.choice, draw.index) * cumulative[-1]
+    point = uniform(draw.seed, draw.choice, draw.position) * cumulative[-1]
     return int(ids[min(int(np.searchsorted(cumulative, point, side="right")), keep - 1)])
 
 

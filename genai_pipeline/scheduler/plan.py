@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
+
+# Named tuples rather than dataclasses: several are made per decode step, and they cost a third.
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """Tokens [start, stop) of one sequence, run on top of ``start`` tokens of past."""
 
     sequence: int
@@ -21,8 +21,7 @@ class Span:
         return self.stop - self.start
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """Spans of one decode loop that share a graph run."""
 
     kind: Literal["prefill", "decode"]
@@ -30,8 +29,7 @@ class Run:
     spans: tuple[Span, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StepPlan:
+class StepPlan(NamedTuple):
     """The runs of one step in order; ``admitted`` are the sequences that left the queue for it."""
 
     runs: tuple[Run, ...]

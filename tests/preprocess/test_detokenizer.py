@@ -2,51 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from genai_pipeline.preprocess.detokenizer import Detokenizer
+from genai_pipeline.preprocess.detokenizer import Detokenizer, make_detokenizer
 from genai_pipeline.preprocess.tokenizer import Tokenizer
 
 KINDS = ["byte_level", "sentencepiece_bpe", "unigram", "word_piece"]
 TEXT = "The fox 👩‍👩‍👧 안녕하세요 Привет мир, naïve 😀😀 “q” the  end\n\n  x"
 
 
-def deltas(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
+MAKERS = [Detokenizer, make_detokenizer]  # the general one, and the one chosen for the vocabulary
+Maker = Callable[[Tokenizer], Any]
+
+
+def deltas(tokenizer: Tokenizer, ids: Sequence[int], make: Maker = make_detokenizer) -> list[str]:
     """The text of every push, then of the flush."""
-    detokenizer = Detokenizer(tokenizer)
+    detokenizer = make(tokenizer)
     return [*[detokenizer.push(token) for token in ids], detokenizer.flush()]
 
 
+@pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("repeat", [1, 30])
-def test_deltas_join_to_the_decoded_text(kind: str, repeat: int, loaded: dict[str, Tokenizer]) -> None:
+def test_deltas_join_to_the_decoded_text(make: Maker, kind: str, repeat: int, loaded: dict[str, Tokenizer]) -> None:
     tokenizer = loaded[kind]
     ids = tokenizer.encode_text(TEXT * repeat, allow_special=False)
-    out = deltas(tokenizer, ids)
+    out = deltas(tokenizer, ids, make)
     assert "".join(out) == tokenizer.decode(ids)
     if "\ufffd" not in tokenizer.decode(ids):
         assert not any("\ufffd" in delta for delta in out)
 
 
+@pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_any_tokens_at_all(kind: str, loaded: dict[str, Tokenizer]) -> None:
+def test_any_tokens_at_all(make: Maker, kind: str, loaded: dict[str, Tokenizer]) -> None:
     tokenizer = loaded[kind]
 
     # out of the vocabulary, control and added tokens too
     @settings(max_examples=200, deadline=None)
     @given(ids=st.lists(st.integers(0, tokenizer.highest_id + 3), max_size=60))
     def check(ids: list[int]) -> None:
-        assert "".join(deltas(tokenizer, ids)) == tokenizer.decode(ids)
+        assert "".join(deltas(tokenizer, ids, make)) == tokenizer.decode(ids)
 
     check()
 
 
+@pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("kind", ["byte_level", "sentencepiece_bpe"])
-def test_any_bytes_at_all(kind: str, loaded: dict[str, Tokenizer]) -> None:
+def test_any_bytes_at_all(make: Maker, kind: str, loaded: dict[str, Tokenizer]) -> None:
     tokenizer = loaded[kind]
     texts = [f"<0x{byte:02X}>" for byte in range(256)] if kind == "sentencepiece_bpe" else _byte_characters()
     ids_of = [tokenizer.token_id(text) for text in texts]
@@ -59,7 +67,7 @@ def test_any_bytes_at_all(kind: str, loaded: dict[str, Tokenizer]) -> None:
     @given(parts=st.lists(st.one_of(parts, st.just(None)), max_size=40))
     def check(parts: list[bytes | None]) -> None:
         ids = [token for part in parts for token in (extra if part is None else [ids_of[byte] for byte in part])]
-        assert "".join(deltas(tokenizer, ids)) == tokenizer.decode(ids)
+        assert "".join(deltas(tokenizer, ids, make)) == tokenizer.decode(ids)
 
     check()
 
@@ -78,8 +86,8 @@ def test_a_cut_character_is_one_replacement_character_at_the_end(byte_tokenizer:
 
 def test_bytes_that_are_no_text_do_not_pile_up(byte_tokenizer: Tokenizer) -> None:
     token = byte_tokenizer.token_id(_byte_characters()[0xFF])
-    out = deltas(byte_tokenizer, [token] * 200)
-    assert out[1:-1] == ["\ufffd"] * 199
+    assert deltas(byte_tokenizer, [token] * 200, Detokenizer)[1:-1] == ["\ufffd"] * 199
+    assert deltas(byte_tokenizer, [token] * 200) == [*["\ufffd"] * 200, ""]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -87,15 +95,16 @@ def test_control_tokens_do_not_show(kind: str, loaded: dict[str, Tokenizer]) -> 
     tokenizer = loaded[kind]
     ids = tokenizer.encode_text("<s>The</s> fox<|im_end|> the", allow_special=True)
     assert "".join(deltas(tokenizer, ids)) == tokenizer.decode(ids)
-    assert Detokenizer(tokenizer).push(tokenizer.token_id("</s>")) == ""
+    assert make_detokenizer(tokenizer).push(tokenizer.token_id("</s>")) == ""
 
 
+@pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_restore_takes_back_what_was_pushed(kind: str, loaded: dict[str, Tokenizer]) -> None:
+def test_restore_takes_back_what_was_pushed(make: Maker, kind: str, loaded: dict[str, Tokenizer]) -> None:
     tokenizer = loaded[kind]
     ids = tokenizer.encode_text(TEXT * 2, allow_special=False)
     for cut in range(0, len(ids), 5):
-        detokenizer = Detokenizer(tokenizer)
+        detokenizer = make(tokenizer)
         before = [detokenizer.push(token) for token in ids[:cut]]
         mark = detokenizer.snapshot()
         for token in reversed(ids):
