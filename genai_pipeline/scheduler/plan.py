@@ -1,4 +1,4 @@
-"""What one engine step does: a list of runs, each over spans of sequences. Integers only."""
+"""What one engine step does: who leaves, who enters, and a list of runs over spans of sequences. Integers only."""
 
 from __future__ import annotations
 
@@ -29,8 +29,16 @@ class Run(NamedTuple):
     spans: tuple[Span, ...]
 
 
+class Preemption(NamedTuple):
+    """A running sequence gives up row and pages: its state is kept outside (swap) or computed again (recompute)."""
+
+    sequence: int
+    by: Literal["swap", "recompute"]
+
+
 class StepPlan(NamedTuple):
-    """The runs of one step in order; ``admitted`` are the sequences that left the queue for it."""
+    """One step in order: preemptions, admissions (which first run in the next step), runs."""
 
     runs: tuple[Run, ...]
     admitted: tuple[int, ...] = ()
+    preempted: tuple[Preemption, ...] = ()

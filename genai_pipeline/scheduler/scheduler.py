@@ -1,51 +1,44 @@
 """Plans each engine step from counters and budgets: decode rows first, then prefill chunks. Integers only.
 
-The scheduler knows sequences by id, how many tokens each has and how many of them are computed; it never sees
-tokens, arrays or graphs, so that it can be tested without a model.
+**Who may run.** A sequence enters with pages for all tokens it has and one more, and takes further pages as it grows.
+When pages are short, the least important running sequences are preempted, never the most important one; each
+sequence fits the pool alone (``submit`` asserts it, admission refuses what does not), so the most important one always
+finishes, and then the next: nobody is stuck. Waiting raises importance (``policy.level``), so nobody starves. Work
+that waits holds no row and no page.
+
+The scheduler knows sequences by id; it never sees tokens, arrays or graphs, so it is tested without a model.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 
-from genai_pipeline.scheduler.plan import Run, Span, StepPlan
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """Bounds of one step: rows that may run at once and prompt tokens per prefill run."""
-
-    max_rows: int = 1
-    prefill_tokens: int = 512
-
-    def __post_init__(self) -> None:
-        assert self.max_rows > 0
-        assert self.prefill_tokens > 2
-
-
-@dataclass(slots=True)
-class _Tracked:
-    """Counters of one sequence."""
-
-    id: int
-    loop: str
-    num_tokens: int  # prompt and chosen tokens
-    num_computed: int = 0  # tokens whose state is committed
+from genai_pipeline.scheduler.budget import Budget, Costs, pages_for
+from genai_pipeline.scheduler.chunks import prefill_runs
+from genai_pipeline.scheduler.plan import Preemption, Run, Span, StepPlan
+from genai_pipeline.scheduler.policy import ByPriority, Policy, level
+from genai_pipeline.scheduler.ticket import Ticket, Tracked
 
 
 class Scheduler:
-    """First come, first served over a bounded number of rows."""
+    """Continuous batching over the decode loops of one engine; each loop has its own rows and pages."""
 
-    def __init__(self, budget: Budget) -> None:
-        self._budget = budget
-        self._waiting: deque[_Tracked] = deque()
-        self._running: dict[int, _Tracked] = {}
+    def __init__(self, budgets: Mapping[str, Budget], policy: Policy | None = None, costs: Costs | None = None) -> None:
+        self._budgets = budgets
+        self._policy = policy or ByPriority()
+        self._free_pages = {loop: budget.num_pages for loop, budget in budgets.items()}
+        self._waiting: dict[int, Tracked] = {}
+        self._running: dict[int, Tracked] = {}
+        self._served: Counter[str] = Counter()
+        self._step = 0
+        self._arrivals = 0
+        self.costs = costs or Costs()
+        self.prefill_beside = {loop: budget.prefill_tokens for loop, budget in budgets.items()}
 
     @property
     def num_waiting(self) -> int:
-        """Sequences that hold nothing yet."""
+        """Sequences that hold neither row nor pages."""
         return len(self._waiting)
 
     @property
@@ -53,63 +46,159 @@ class Scheduler:
         """Sequences that own a row."""
         return len(self._running)
 
-    def submit(self, sequence: int, loop: str, num_tokens: int) -> None:
-        """Queue a sequence of a decode loop with its prompt length."""
-        assert num_tokens > 0
-        self._waiting.append(_Tracked(sequence, loop, num_tokens))
+    def free_pages(self, loop: str) -> int:
+        """Pages of a loop that no sequence holds."""
+        return self._free_pages[loop]
+
+    def submit(self, ticket: Ticket) -> None:
+        """Queue a sequence."""
+        assert 0 < ticket.num_tokens <= ticket.max_tokens
+        assert pages_for(ticket.max_tokens) <= self._budgets[ticket.loop].num_pages, "admission refuses what never fits"
+        self._waiting[ticket.sequence] = Tracked(ticket, self._arrivals, self._step, ticket.num_tokens)
+        self._arrivals += 1
 
     def advance(self, sequence: int, num_computed: int, num_tokens: int) -> None:
-        """Record what a committed run brought: computed tokens, and all tokens with those chosen."""
+        """Record what a committed run, or state that was restored, brought: computed tokens, and all known tokens."""
         tracked = self._running[sequence]
         assert tracked.num_computed <= num_computed <= num_tokens
+        self._served[tracked.ticket.key] += num_computed - tracked.num_computed
         tracked.num_computed, tracked.num_tokens = num_computed, num_tokens
 
     def finish(self, sequence: int) -> None:
         """Forget a sequence, whether it runs or waits."""
-        if self._running.pop(sequence, None) is None:
-            self._waiting = deque(tracked for tracked in self._waiting if tracked.id != sequence)
+        tracked = self._running.pop(sequence, None)
+        if tracked is None:
+            self._waiting.pop(sequence, None)
+        else:
+            self._give_back(tracked)
 
     def plan(self) -> StepPlan:
         """The next step; empty when nothing can run."""
-        admitted = tuple(self._admit())
-        runs = [*self._decode_runs(), *self._prefill_runs()]
-        return StepPlan(tuple(runs), admitted)
+        self._step += 1
+        preempted: list[Preemption] = []
+        if len(self._running) > 1:
+            preempted += self._grow()
+        else:
+            for tracked in self._running.values():
+                self._take(tracked, tracked.num_tokens)
+        ready = tuple(self._running.values()) if not self._waiting else tuple(self._ranked(self._running.values()))
+        admitted = self._admit(preempted) if self._waiting else ()
+        gone = {preemption.sequence for preemption in preempted}
+        stayed = [tracked for tracked in ready if tracked.ticket.sequence not in gone] if gone else ready
+        return StepPlan(tuple(self._runs(stayed)), admitted, tuple(preempted))
 
-    def _admit(self) -> Iterator[int]:
-        while self._waiting and len(self._running) < self._budget.max_rows:
-            tracked = self._waiting.popleft()
-            self._running[tracked.id] = tracked
-            yield tracked.id
+    def _runs(self, running: Iterable[Tracked]) -> Iterator[Run]:
+        by_loop: dict[str, list[Tracked]] = {}
+        for tracked in running:
+            by_loop.setdefault(tracked.ticket.loop, []).append(tracked)
+        for loop, members in by_loop.items():
+            decode = tuple(
+                [Span(t.ticket.sequence, t.num_computed, t.num_tokens, samples=True) for t in members if t.decoding]
+            )
+            if decode:
+                yield Run("decode", loop, decode)
+            if len(decode) < len(members):
+                budget = self._budgets[loop]
+                tokens = self.prefill_beside[loop] if decode else budget.prefill_tokens
+                for spans in prefill_runs(members, tokens, budget.prefill_batch):
+                    yield Run("prefill", loop, spans)
 
-    def _decode_runs(self) -> Iterator[Run]:
-        spans: dict[str, list[Span]] = {}
-        for tracked in self._running.values():
-            if tracked.num_computed and tracked.num_tokens - tracked.num_computed == 1:
-                span = Span(tracked.id, tracked.num_computed, tracked.num_tokens, samples=True)
-                spans.setdefault(tracked.loop, []).append(span)
-        for loop, members in spans.items():
-            yield Run("decode", loop, tuple(members))
+    def _grow(self) -> Iterator[Preemption]:
+        """Give every running sequence the pages of its next token, preempting the least important when they lack."""
+        order = [t for t in self._running.values() if pages_for(t.num_tokens) > t.num_pages]
+        for tracked in self._ranked(order):
+            while tracked.ticket.sequence in self._running and not self._take(tracked, tracked.num_tokens):
+                yield self._preempt(self._victim(tracked.ticket.loop))
 
-    def _prefill_runs(self) -> Iterator[Run]:
-        left = self._budget.prefill_tokens
-        for tracked in self._running.values():
-            todo = tracked.num_tokens - tracked.num_computed
-            count = 0 if tracked.num_computed and todo == 1 else chunk_size(todo, left)
-            if not count:
+    def _admit(self, preempted: list[Preemption]) -> tuple[int, ...]:
+        """Let waiting sequences in, most important first; the first that does not fit closes its loop's door."""
+        admitted: list[int] = []
+        closed: set[str] = set()
+        for tracked in list(self._ranked(self._waiting.values())):
+            loop = tracked.ticket.loop
+            if loop in closed or self._waits_for_fork(tracked):
                 continue
-            left -= count
-            stop = tracked.num_computed + count
-            span = Span(tracked.id, tracked.num_computed, stop, samples=stop == tracked.num_tokens)
-            yield Run("prefill", tracked.loop, (span,))
+            fresh = set(admitted)
+            while not self._fits(tracked):
+                victim = self._lower(tracked, fresh)
+                if victim is None:
+                    closed.add(loop)
+                    break
+                preempted.append(self._preempt(victim))
+            else:
+                self._enter(tracked)
+                admitted.append(tracked.ticket.sequence)
+        return tuple(admitted)
 
+    def _fits(self, tracked: Tracked) -> bool:
+        """Whether a row is free, and pages for what it has, one token more, and one page of growth per running row."""
+        loop = tracked.ticket.loop
+        rows = sum(1 for other in self._running.values() if other.ticket.loop == loop)
+        if rows >= self._budgets[loop].max_rows:
+            return False
+        return self._first_pages(tracked) + rows <= self._free_pages[loop] or (
+            rows == 0 and self._first_pages(tracked) <= self._free_pages[loop]
+        )
 
-def chunk_size(todo: int, budget: int) -> int:
-    """Tokens of the next prefill chunk: at most ``budget``, and never so that one single token is left over.
+    def _first_pages(self, tracked: Tracked) -> int:
+        return pages_for(min(tracked.num_tokens + 1, tracked.ticket.max_tokens))
 
-    A run of one token rounds differently from a longer one, so a chunk has one token only if the prompt has.
-    Gives 0 when no such chunk fits.
-    """
-    if todo <= budget:
-        return todo
-    size = budget - 1 if todo - budget == 1 else budget
-    return size if size > 1 else 0
+    def _enter(self, tracked: Tracked) -> None:
+        del self._waiting[tracked.ticket.sequence]
+        self._running[tracked.ticket.sequence] = tracked
+        tracked.num_pages = self._first_pages(tracked)
+        self._free_pages[tracked.ticket.loop] -= tracked.num_pages
+
+    def _waits_for_fork(self, tracked: Tracked) -> bool:
+        """Whether the sequence it forks is still on its way through the prompt."""
+        if tracked.ticket.after is None:
+            return False
+        parent = self._running.get(tracked.ticket.after) or self._waiting.get(tracked.ticket.after)
+        return parent is not None and parent.num_computed < parent.ticket.num_tokens
+
+    def _take(self, tracked: Tracked, num_tokens: int) -> bool:
+        """Let a running sequence hold the pages of ``num_tokens`` tokens; False when there are too few."""
+        more = pages_for(num_tokens) - tracked.num_pages
+        if more > self._free_pages[tracked.ticket.loop]:
+            return False
+        if more > 0:
+            tracked.num_pages += more
+            self._free_pages[tracked.ticket.loop] -= more
+        return True
+
+    def _victim(self, loop: str) -> Tracked:
+        """The least important running sequence of a loop."""
+        members = [tracked for tracked in self._running.values() if tracked.ticket.loop == loop]
+        return max(members, key=self._rank)
+
+    def _lower(self, tracked: Tracked, fresh: set[int]) -> Tracked | None:
+        """A running sequence of a lower level to make room for one that waits, the least important first."""
+        mine = level(tracked, self._step)
+        lower = [
+            other
+            for id, other in self._running.items()
+            if other.ticket.loop == tracked.ticket.loop and id not in fresh and level(other, self._step) < mine
+        ]
+        if not lower or self._rank(tracked) > min(map(self._rank, lower)):
+            return None
+        return max(lower, key=self._rank)
+
+    def _preempt(self, tracked: Tracked) -> Preemption:
+        """Back to the queue, in its old place; what it had computed is the engine's to keep or not."""
+        id = tracked.ticket.sequence
+        del self._running[id]
+        self._give_back(tracked)
+        by_swap = self.costs.swaps(tracked.num_computed)
+        tracked.num_computed = 0
+        self._waiting[id] = tracked
+        return Preemption(id, "swap" if by_swap else "recompute")
+
+    def _give_back(self, tracked: Tracked) -> None:
+        self._free_pages[tracked.ticket.loop] += tracked.num_pages
+        tracked.num_pages = 0
+
+    def _ranked(self, sequences: Iterable[Tracked]) -> list[Tracked]:
+        return sorted(sequences, key=self._rank)
+
+    def _rank(self, tracked: Tracked) -> tuple[int, ...]:
+        return self._policy.rank(tracked, self._step, self._served)

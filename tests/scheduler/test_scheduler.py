@@ -1,66 +1,157 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from runner import LOOP, runner
 
+from genai_pipeline.scheduler.budget import Budget, Costs
+from genai_pipeline.scheduler.chunks import chunk_size
 from genai_pipeline.scheduler.plan import StepPlan
-from genai_pipeline.scheduler.scheduler import Budget, Scheduler, chunk_size
+from genai_pipeline.scheduler.policy import AGING_STEPS, FairShare, FirstCome
+from genai_pipeline.scheduler.ticket import Priority
 
 
-def commit(scheduler: Scheduler, plan: StepPlan, lengths: dict[int, int]) -> None:
-    """Do what a step does to the counters: every span is computed, and a sampling span brings one token."""
-    for run in plan.runs:
-        for span in run.spans:
-            lengths[span.sequence] += span.samples
-            scheduler.advance(span.sequence, span.stop, lengths[span.sequence])
+def spans(plan: StepPlan) -> list[tuple[str, int, int, bool]]:
+    return [(run.kind, span.start, span.stop, span.samples) for run in plan.runs for span in run.spans]
 
 
-def test_prefill_in_chunks_then_decode() -> None:
-    scheduler = Scheduler(Budget(prefill_tokens=16))
-    scheduler.submit(7, "generate", 40)
-    lengths = {7: 40}
-    spans = []
-    for _ in range(5):
-        plan = scheduler.plan()
-        spans += [(run.kind, span.start, span.stop, span.samples) for run in plan.runs for span in run.spans]
-        commit(scheduler, plan, lengths)
-    assert spans == [
+def test_a_prompt_is_admitted_then_prefilled_in_chunks_then_decoded() -> None:
+    fake = runner(Budget(prefill_tokens=16))
+    fake.submit(7, 40, 3)
+    plans = list(fake.run())
+    assert plans[0].admitted == (7,)
+    assert [span for plan in plans for span in spans(plan)] == [
         ("prefill", 0, 16, False),
         ("prefill", 16, 32, False),
         ("prefill", 32, 40, True),
         ("decode", 40, 41, True),
         ("decode", 41, 42, True),
+        ("decode", 42, 43, True),
     ]
 
 
 def test_one_row_runs_requests_in_order_of_arrival() -> None:
-    scheduler = Scheduler(Budget(max_rows=1))
+    fake = runner(Budget(max_rows=1))
     for id in (3, 1, 2):
-        scheduler.submit(id, "generate", 4)
-    order = []
-    while scheduler.num_waiting or scheduler.num_running:
-        plan = scheduler.plan()
-        order += plan.admitted
-        for run in plan.runs:
-            scheduler.finish(run.spans[0].sequence)
-    assert order == [3, 1, 2]
+        fake.submit(id, 4, 2)
+    list(fake.run())
+    assert fake.finished == [3, 1, 2]
 
 
 def test_a_prompt_of_one_token_is_a_prefill() -> None:
-    scheduler = Scheduler(Budget())
-    scheduler.submit(1, "generate", 1)
-    (run,) = scheduler.plan().runs
-    assert (run.kind, run.spans[0].start, run.spans[0].stop, run.spans[0].samples) == ("prefill", 0, 1, True)
+    fake = runner(Budget())
+    fake.submit(1, 1, 1)
+    fake.step()
+    assert spans(fake.step()) == [("prefill", 0, 1, True)]
+
+
+def test_decode_rows_share_a_run_and_prefill_goes_on_beside_them() -> None:
+    fake = runner(Budget(max_rows=4, prefill_tokens=32))
+    for id in range(3):
+        fake.submit(id, 8, 50)
+    for _ in range(3):
+        fake.step()
+    fake.submit(9, 64, 5)
+    fake.step()
+    plan = fake.step()
+    assert [(run.kind, len(run.spans)) for run in plan.runs] == [("decode", 3), ("prefill", 1)]
+
+
+def test_fewer_prompt_tokens_run_beside_decode_rows_when_asked() -> None:
+    fake = runner(Budget(max_rows=2, prefill_tokens=64))
+    fake.submit(1, 4, 50)
+    fake.step()
+    fake.step()
+    fake.scheduler.prefill_beside[LOOP] = 16
+    fake.submit(2, 40, 5)
+    fake.step()
+    (prefill,) = [run for run in fake.step().runs if run.kind == "prefill"]
+    assert prefill.spans[0].num_tokens == 16
+
+
+def test_short_first_prefills_share_a_padded_run_within_the_budget() -> None:
+    fake = runner(Budget(max_rows=8, prefill_tokens=100, prefill_batch=32))
+    for id, length in enumerate((10, 20, 30, 25, 64)):
+        fake.submit(id, length, 2)
+    fake.step()
+    plan = fake.step()
+    assert [[span.sequence for span in run.spans] for run in plan.runs] == [[0, 1, 2], [4]]
+    assert plan.runs[1].spans[0].num_tokens == 10  # 3 rows of 30 take 90 of the 100
+
+
+def test_a_full_pool_preempts_the_newest_of_the_lowest_priority() -> None:
+    fake = runner(Budget(max_rows=4, num_pages=8))
+    fake.submit(1, 16, 60, Priority.NORMAL)
+    fake.submit(2, 16, 60, Priority.LOW)
+    fake.submit(3, 16, 60, Priority.NORMAL)
+    victims = [preemption.sequence for plan in fake.run() for preemption in plan.preempted]
+    assert victims[0] == 2
+    assert 1 not in victims
+    assert sorted(fake.finished) == [1, 2, 3]
+
+
+def test_a_higher_priority_takes_the_row_of_a_lower_one() -> None:
+    fake = runner(Budget(max_rows=1))
+    fake.submit(1, 4, 30, Priority.LOW)
+    fake.step()
+    fake.step()
+    fake.submit(2, 4, 3, Priority.HIGH)
+    list(fake.run())
+    assert fake.finished == [2, 1]
+
+
+def test_first_come_never_lets_a_later_one_pass() -> None:
+    fake = runner(Budget(max_rows=1), policy=FirstCome())
+    fake.submit(1, 4, 5, Priority.LOW)
+    fake.submit(2, 4, 5, Priority.HIGH)
+    list(fake.run())
+    assert fake.finished == [1, 2]
+
+
+def test_fair_share_serves_the_key_that_had_least() -> None:
+    fake = runner(Budget(max_rows=1), policy=FairShare())
+    for id in range(4):
+        fake.submit(id, 8, 8, key="busy")
+    fake.submit(9, 8, 8, key="quiet")
+    list(fake.run())
+    assert fake.finished.index(9) <= 1
+
+
+def test_waiting_raises_a_low_priority_above_newcomers() -> None:
+    fake = runner(Budget(max_rows=1))
+    fake.submit(0, 4, 5, Priority.LOW)
+    newest = 1
+    for _ in range(3 * AGING_STEPS):
+        while sum(s.ticket.priority == Priority.HIGH for s in fake.live.values()) < 3:
+            fake.submit(newest, 4, 5, Priority.HIGH)
+            newest += 1
+        fake.step()
+    assert 0 in fake.finished
+
+
+def test_swap_where_copying_is_cheaper_than_computing() -> None:
+    assert Costs(prefill=1000, copy=100).swaps(10)
+    assert not Costs(prefill=100, copy=100).swaps(10)
+
+
+def test_a_fork_waits_until_the_prompt_of_its_source_is_computed() -> None:
+    fake = runner(Budget(max_rows=4, prefill_tokens=8))
+    fake.submit(1, 20, 10)
+    fake.submit(2, 20, 10, after=1)
+    admitted = {id: step for step, plan in enumerate(fake.run()) for id in plan.admitted}
+    prefill_ends = 3  # steps of 8, 8 and 4 tokens after the admission
+    assert admitted[2] == admitted[1] + prefill_ends + 1
 
 
 def test_finishing_a_waiting_sequence_takes_it_out_of_the_queue() -> None:
-    scheduler = Scheduler(Budget(max_rows=1))
-    scheduler.submit(1, "generate", 4)
-    scheduler.submit(2, "generate", 4)
-    scheduler.plan()
-    scheduler.finish(2)
-    scheduler.finish(1)
-    assert scheduler.plan() == StepPlan(())
+    fake = runner(Budget(max_rows=1))
+    fake.submit(1, 4, 2)
+    fake.submit(2, 4, 2)
+    fake.step()
+    fake.cancel(2)
+    fake.cancel(1)
+    assert fake.scheduler.plan() == StepPlan(())
 
 
 @given(st.integers(2, 500), st.integers(3, 64))
@@ -73,23 +164,6 @@ def test_chunks_cover_the_prompt_within_the_budget_and_none_has_one_token(prompt
     assert done == prompt
 
 
-@given(st.lists(st.integers(1, 60), min_size=1, max_size=8), st.integers(1, 4), st.integers(3, 32))
-def test_every_sequence_is_computed_without_gap_or_overlap(prompts: list[int], rows: int, budget: int) -> None:
-    scheduler = Scheduler(Budget(max_rows=rows, prefill_tokens=budget))
-    lengths = dict(enumerate(prompts))
-    computed = dict.fromkeys(lengths, 0)
-    for id, length in lengths.items():
-        scheduler.submit(id, "generate", length)
-    while scheduler.num_waiting or scheduler.num_running:
-        plan = scheduler.plan()
-        assert plan.runs, "a scheduler with work must plan some"
-        assert scheduler.num_running <= rows
-        assert sum(span.num_tokens for run in plan.runs if run.kind == "prefill" for span in run.spans) <= budget
-        for run in plan.runs:
-            for span in run.spans:
-                assert span.start == computed[span.sequence]
-                computed[span.sequence] = span.stop
-        commit(scheduler, plan, lengths)
-        for id in [id for id, length in lengths.items() if length == prompts[id] + 3]:
-            scheduler.finish(id)
-            del lengths[id]
+@pytest.mark.parametrize("budget", [1, 2])
+def test_no_chunk_where_a_single_token_would_be_left(budget: int) -> None:
+    assert chunk_size(3, budget) == 0

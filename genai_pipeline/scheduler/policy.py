@@ -1,0 +1,57 @@
+"""Who comes first. A policy ranks sequences; the lowest rank runs first and is preempted last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from genai_pipeline.scheduler.ticket import Priority, Tracked
+
+AGING_STEPS = 512  # steps in the system that are worth one level of priority
+
+Rank = tuple[int, ...]
+
+
+class Policy(Protocol):
+    """Orders sequences. Ranks must be distinct and must not let anybody wait for ever: see ``level``."""
+
+    def rank(self, tracked: Tracked, step: int, served: Mapping[str, int]) -> Rank:
+        """Sort key at ``step``; ``served`` counts the tokens computed for each key so far."""
+
+
+def level(tracked: Tracked, step: int) -> int:
+    """Priority with aging: everybody reaches the highest level in time, where the oldest comes first."""
+    return min(Priority.HIGH, tracked.ticket.priority + (step - tracked.since) // AGING_STEPS)
+
+
+class FirstCome:
+    """In order of arrival, whatever the priority."""
+
+    def rank(self, tracked: Tracked, step: int, served: Mapping[str, int]) -> Rank:
+        """Arrival."""
+        return (tracked.arrival,)
+
+
+class ByPriority:
+    """Higher level first, then in order of arrival."""
+
+    def rank(self, tracked: Tracked, step: int, served: Mapping[str, int]) -> Rank:
+        """Level, arrival."""
+        return (-level(tracked, step), tracked.arrival)
+
+
+class FairShare:
+    """Higher level first, then the key that was served least. The highest level is in order of arrival by age."""
+
+    def rank(self, tracked: Tracked, step: int, served: Mapping[str, int]) -> Rank:
+        """Level, tokens served to the key, arrival; who has aged up to the top comes before the rest of it."""
+        aged = step - tracked.since >= AGING_STEPS * (1 + Priority.HIGH)
+        share = 0 if aged else 1 + served.get(tracked.ticket.key, 0)
+        return (-level(tracked, step), share, tracked.arrival)
+
+
+POLICIES: Mapping[str, type[FirstCome] | type[ByPriority] | type[FairShare]] = {
+    "priority": ByPriority,
+    "first_come": FirstCome,
+    "fair_share": FairShare,
+}

@@ -1,0 +1,49 @@
+"""What the scheduler knows of a sequence: counters, priority, and whom it waits for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class Priority(IntEnum):
+    """How much a request matters; waiting raises it in time."""
+
+    LOW = 0
+    NORMAL = 1
+    HIGH = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """A sequence that asks to run."""
+
+    sequence: int
+    loop: str
+    num_tokens: int  # prompt tokens
+    max_tokens: int  # most tokens it may ever have, prompt included
+    priority: Priority = Priority.NORMAL
+    key: str = ""  # whose share of the machine it uses, for fair sharing
+    after: int | None = None  # a sequence whose prompt must be computed first: this one forks it
+
+
+@dataclass(slots=True)
+class Tracked:
+    """Counters of one sequence, waiting or running; ``num_pages`` are the pages it holds."""
+
+    ticket: Ticket
+    arrival: int  # order of submission
+    since: int  # step of submission, from which waiting counts
+    num_tokens: int  # prompt and chosen tokens
+    num_computed: int = 0  # tokens whose state is committed
+    num_pages: int = 0
+
+    @property
+    def todo(self) -> int:
+        """Tokens that are known and not computed."""
+        return self.num_tokens - self.num_computed
+
+    @property
+    def decoding(self) -> bool:
+        """Whether all but the last token are computed."""
+        return self.num_computed > 0 and self.todo == 1
