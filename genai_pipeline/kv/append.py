@@ -2,42 +2,36 @@
 
 A block is [b, *outer, P, *inner]: row i has its tokens at the end, before them padding that the mask hides. While
 the same rows run together, the present of one run is the past of the next without a copy, in two buffers that take
-turns. When the company of rows changes, or a run's tokens were not all committed, the rows are joined into a new
-block, as wide as the longest of them, so padding never outlives the row that caused it.
+turns. A row that joins or leaves is copied alone (``blocks``), and so is one whose last run was not committed in full;
+all rows are copied when a longer one joins, or when what all of them are padded by exceeds a bound. A row that runs
+alone has no padding: its results are those of a sequence that was never in company.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from genai_pipeline.backends.protocol import Binding, Buffer
+from genai_pipeline.backends.protocol import Binding
 from genai_pipeline.graph.plan import StatePlan
-from genai_pipeline.kv.geometry import TensorLayout
+from genai_pipeline.kv.blocks import NOBODY, Block, Blocks, DoubleBuffer
+from genai_pipeline.kv.geometry import PAGE_TOKENS, TensorLayout
+from genai_pipeline.kv.storage import StateStorage
+
+PADDING = 8  # a block may be wider than its longest row by a page or one part in so many of it
 
 
-@dataclass(slots=True)
-class _Place:
-    """Where a live row's tokens are: [end - length, end) of its block."""
-
-    block: _Block | None
-    length: int = 0
-    end: int = 0
-
-
-class AppendStorage:
+class AppendStorage(StateStorage):
     """Rows of the update ``append``, up to ``capacity`` tokens each."""
 
     def __init__(self, plan: StatePlan, *, capacity: int) -> None:
         assert all(tensor.present is not None for tensor in plan.tensors)
         self._layouts = [TensorLayout.of(tensor) for tensor in plan.tensors]
         self._capacity = capacity
-        self._places: dict[int, _Place] = {}
+        self._blocks = Blocks(self._block_for)
         self._pending: tuple[_Block, int] | None = None  # what the last bind prepared, and how many tokens it adds
 
     @property
@@ -47,20 +41,26 @@ class AppendStorage:
 
     def open(self, row: int) -> None:
         """Give an empty row to a sequence."""
-        assert row not in self._places, f"row {row} is taken"
-        self._places[row] = _Place(None)
+        self._blocks.open(row)
 
     def bind(self, binding: Binding, rows: Sequence[int], lengths: Sequence[int], new: Sequence[int]) -> int:
         """Bind the rows' block as past and its other buffers, ``max(new)`` tokens longer, as present."""
-        assert [self._places[row].length for row in rows] == list(lengths)
-        assert max(lengths) + max(new) <= self._capacity or len(rows) > 1
-        block = self._together(tuple(rows)) or self._join(tuple(rows))
-        added = max(new)
+        longest, added = max(lengths), max(new)
+        assert longest + added <= self._capacity or len(rows) > 1
+        block = self._blocks.together(rows)
+        if block is None:
+            block = self._blocks.claim(rows)
+            block.fit(longest, len(rows))
+            self._blocks.fill(block, rows)
+        elif not block.fits(longest, len(rows)):
+            block.fit(longest, len(rows))
+        block.align()
+        assert block.lengths == list(lengths)
+        width, count = block.width, len(rows)
         for tensor, layout in zip(block.tensors, self._layouts, strict=True):
-            past, present = (layout.shape(len(rows), width) for width in (block.width, block.width + added))
-            tensor.bind(binding, past, present)
+            tensor.bind(binding, layout.shape(count, width), layout.shape(count, width + added))
         self._pending = (block, added)
-        return block.width
+        return width
 
     def commit(self, rows: Sequence[int], lengths: Sequence[int]) -> None:
         """The present of the last run is the past of the next; rows keep ``lengths`` tokens of it."""
@@ -68,157 +68,174 @@ class AppendStorage:
         block, added = self._pending
         assert block.rows == list(rows)
         self._pending = None
-        block.advance(added)
-        for row, length in zip(rows, lengths, strict=True):
-            place = self._places[row]
-            assert place.length <= length <= place.length + added
-            place.end += length - place.length
-            place.length = length
+        block.advance(added, lengths)
 
     def truncate(self, row: int, length: int) -> None:
         """Forget everything from token ``length`` on."""
-        place = self._places[row]
-        assert length <= place.length
-        place.end -= place.length - length
-        place.length = length
+        found = self._blocks.find(row)
+        if found is not None:
+            block, slot = found
+            block.keep(slot, length)
+        else:
+            assert length == 0
 
     def move(self, source: int, target: int) -> None:
         """Call a live row by another number."""
-        assert target not in self._places
-        place = self._places.pop(source)
-        self._places[target] = place
-        if place.block is not None:
-            place.block.rows[place.block.rows.index(source)] = target
+        self._blocks.move(source, target)
 
     def release(self, row: int) -> None:
         """End a row; its block goes with the last of its rows."""
-        self._leave(row)
-        del self._places[row]
-
-    def trim(self) -> None:
-        """Free rows keep nothing."""
+        self._blocks.release(row)
 
     def save(self, row: int, start: int, stop: int) -> list[NDArray[Any]]:
         """Copies of tokens [start, stop), each [tokens, *outer, *inner]."""
-        assert 0 <= start <= stop <= self._places[row].length
-        return [tokens[start:stop].copy() for tokens in self._tokens(row)]
+        tokens = self._tokens(row)
+        assert 0 <= start <= stop <= len(tokens[0])
+        return [tensor[start:stop].copy() for tensor in tokens]
 
-    def load(self, row: int, start: int, tensors: Sequence[NDArray[Any]]) -> None:
-        """Write saved tokens from ``start`` on and commit them, in a block of the row's own."""
-        stop = start + len(tensors[0])
-        assert start <= self._places[row].length
+    def load(self, row: int, start: int, stop: int, tensors: Sequence[NDArray[Any]]) -> None:
+        """Write saved tokens [start, stop) and commit them, in a block of the row's own."""
+        before = self._tokens(row)
+        assert start <= len(before[0])
+        assert len(tensors[0]) == stop - start
         assert stop <= self._capacity
-        block = _Block(self._layouts, [row], stop)
-        for i, (old, saved) in enumerate(zip(self._tokens(row), tensors, strict=True)):
-            tokens = block.tokens(0, i)
-            tokens[:start] = old[:start]
-            tokens[start:] = saved
-        self._leave(row)
-        self._places[row] = _Place(block, stop, stop)
+        block = self._new(stop)
+        block.resize(1)
+        block.rows[0] = row
+        block.put(0, stop, [(old[:start], saved) for old, saved in zip(before, tensors, strict=True)])
+        self._blocks.adopt(block)
+
+    def trim(self) -> None:
+        """Give back the memory of blocks without rows."""
+        self._blocks.spare.clear()
 
     def resident_bytes(self) -> int | None:
         """Bytes of all blocks, both buffers of each tensor."""
-        blocks = {id(place.block): place.block for place in self._places.values() if place.block is not None}
-        return sum(block.nbytes for block in blocks.values())
+        return self._blocks.nbytes
 
     def close(self) -> None:
         """Give all memory back."""
-        self._places.clear()
+        self._blocks.close()
         self._pending = None
 
-    def _together(self, rows: tuple[int, ...]) -> _Block | None:
-        """The block of exactly these rows in this order, if each has its tokens at the end of it."""
-        block = self._places[rows[0]].block
-        if block is None or tuple(block.rows) != rows:
-            return None
-        return block if all(self._places[row].end == block.width for row in rows) else None
+    def _block_for(self, rows: Sequence[int]) -> _Block:
+        return self._new(max(self._length(row) for row in rows))
 
-    def _join(self, rows: tuple[int, ...]) -> _Block:
-        """Copy rows from wherever they are into a block of their own."""
-        width = max(self._places[row].length for row in rows)
-        block = _Block(self._layouts, list(rows), width)
-        for slot, row in enumerate(rows):
-            length = self._places[row].length
-            for i, tokens in enumerate(self._tokens(row)):
-                block.tokens(slot, i)[width - length :] = tokens
-            self._leave(row)
-            self._places[row] = _Place(block, length, width)
+    def _new(self, width: int) -> _Block:
+        block = self._blocks.spare.pop() if self._blocks.spare else _Block(self._layouts)
+        block.width = width
         return block
+
+    def _length(self, row: int) -> int:
+        found = self._blocks.find(row)
+        return 0 if found is None else found[0].lengths[found[1]]
 
     def _tokens(self, row: int) -> list[NDArray[Any]]:
         """Views of a row's tokens, one per tensor, each [length, *outer, *inner]."""
-        place = self._places[row]
-        if place.block is None:
+        found = self._blocks.find(row)
+        if found is None:
             return [np.empty((0, *layout.outer, *layout.inner), layout.dtype) for layout in self._layouts]
-        slot = place.block.rows.index(row)
-        span = slice(place.end - place.length, place.end)
-        return [place.block.tokens(slot, i)[span] for i in range(len(self._layouts))]
-
-    def _leave(self, row: int) -> None:
-        block = self._places[row].block
-        if block is not None:
-            block.rows[block.rows.index(row)] = _NOBODY
+        return found[0].row(found[1])
 
 
-_NOBODY = -1
+class _Block(Block):
+    """Rows padded to ``width``; slot i has ``lengths[i]`` tokens that end at ``ends[i]``, at ``width`` once aligned."""
 
-
-class _Block:
-    """Rows that run together: who they are, the width all are padded to, and the buffers of each tensor."""
-
-    def __init__(self, layouts: Sequence[TensorLayout], rows: list[int], width: int) -> None:
-        self.rows = rows
-        self.width = width
-        self.tensors = [_DoubleBuffer(layout, len(rows), width) for layout in layouts]
+    def __init__(self, layouts: Sequence[TensorLayout]) -> None:
+        super().__init__()
+        self.width = 0
+        self.lengths: list[int] = []
+        self.ends: list[int] = []
+        self.tensors = [DoubleBuffer(layout.tensor) for layout in layouts]
+        self._layouts = layouts
 
     @property
     def nbytes(self) -> int:
         """Bytes of all its buffers."""
         return sum(tensor.nbytes for tensor in self.tensors)
 
-    def advance(self, added: int) -> None:
-        """Make the present the past."""
+    def resize(self, slots: int) -> None:
+        """See Block.resize."""
+        kept, more = min(slots, len(self.rows)), max(0, slots - len(self.rows))
+        for tensor, layout in zip(self.tensors, self._layouts, strict=True):
+            tensor.past.reserve(slots * self._row_size(layout), kept * self._row_size(layout))
+        self.rows[kept:] = [NOBODY] * more
+        self.lengths[kept:] = [0] * more
+        self.ends[kept:] = [self.width] * more
+
+    def clear(self, slot: int) -> None:
+        """See Block.clear."""
+        self.put(slot, 0, [() for _ in self.tensors])
+
+    def take(self, slot: int, source: Self, source_slot: int) -> None:
+        """See Block.take."""
+        self.put(slot, source.lengths[source_slot], [(tokens,) for tokens in source.row(source_slot)])
+
+    def put(self, slot: int, length: int, tensors: Sequence[Sequence[NDArray[Any]]]) -> None:
+        """Let a slot hold ``length`` tokens, given in pieces per tensor, and padding before them.
+
+        Padding is zeros: even where a mask hides it, it must be finite, as 0 * nan is nan.
+        """
+        begin = self.width - length
+        for i, pieces in enumerate(tensors):
+            tokens, at = self._columns(slot, i), begin
+            for piece in pieces:
+                tokens[at : at + len(piece)] = piece
+                at += len(piece)
+            tokens[:begin] = 0
+        self.lengths[slot], self.ends[slot] = length, self.width
+
+    def row(self, slot: int) -> list[NDArray[Any]]:
+        """Views of the tokens of a slot, one per tensor, each [length, *outer, *inner]."""
+        span = slice(self.ends[slot] - self.lengths[slot], self.ends[slot])
+        return [self._columns(slot, i)[span] for i in range(len(self.tensors))]
+
+    def keep(self, slot: int, length: int) -> None:
+        """Drop the last tokens of a slot."""
+        assert 0 <= length <= self.lengths[slot]
+        self.ends[slot] -= self.lengths[slot] - length
+        self.lengths[slot] = length
+
+    def advance(self, added: int, lengths: Sequence[int]) -> None:
+        """Make the present, ``added`` tokens wider, the past; rows keep ``lengths`` tokens."""
+        for slot, (old, length) in enumerate(zip(self.lengths, lengths, strict=True)):
+            assert old <= length <= old + added
+            self.ends[slot] += length - old
+        self.lengths = list(lengths)
         self.width += added
         for tensor in self.tensors:
             tensor.swap()
 
-    def tokens(self, slot: int, index: int) -> NDArray[Any]:
-        """A view of one row of one tensor with the tokens first: [P, *outer, *inner]."""
-        return self.tensors[index].tokens(slot, len(self.rows), self.width)
+    def fits(self, longest: int, slots: int) -> bool:
+        """Whether rows of up to ``longest`` tokens have room and not too much padding."""
+        spare = 0 if slots == 1 else max(PAGE_TOKENS, longest // PADDING)
+        return longest <= self.width <= longest + spare
 
+    def fit(self, longest: int, slots: int) -> None:
+        """Copy all rows into a width of exactly ``longest`` tokens, unless the present one fits."""
+        if self.fits(longest, slots):
+            return
+        rows = [self.row(slot) for slot in range(len(self.rows))]  # views of the old past
+        self.width = longest
+        for tensor, layout in zip(self.tensors, self._layouts, strict=True):
+            tensor.present.reserve(len(rows) * self._row_size(layout))
+            tensor.swap()
+        for slot, tokens in enumerate(rows):
+            if self.rows[slot] != NOBODY:
+                self.put(slot, self.lengths[slot], [(tensor,) for tensor in tokens])
 
-class _DoubleBuffer:
-    """Past and present of one tensor as flat memory that only grows; they take turns."""
+    def align(self) -> None:
+        """Push rows that do not reach the end to it."""
+        for slot, end in enumerate(self.ends):
+            if end != self.width:
+                self.put(slot, self.lengths[slot], [(tensor,) for tensor in self.row(slot)])
 
-    def __init__(self, layout: TensorLayout, batch: int, width: int) -> None:
-        self._layout = layout
-        # Padding must be finite even where a mask hides it: 0 * nan is nan.
-        self._past: NDArray[Any] = np.zeros(max(1, math.prod(layout.shape(batch, width))), layout.dtype)
-        self._present: NDArray[Any] = np.empty(1, layout.dtype)
-        self._past_buffer, self._present_buffer = Buffer.of(self._past), Buffer.of(self._present)
+    def _row_size(self, layout: TensorLayout) -> int:
+        return layout.stripes * self.width * (layout.stripe_token_bytes // layout.dtype.itemsize)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of both."""
-        return self._past.nbytes + self._present.nbytes
-
-    def bind(self, binding: Binding, past: tuple[int, ...], present: tuple[int, ...]) -> None:
-        """Bind past and present in these shapes."""
-        tensor = self._layout.tensor
-        size = math.prod(present)
-        if self._present.size < size:
-            self._present = np.empty(max(size, 2 * self._past.size), self._layout.dtype)
-            self._present_buffer = Buffer.of(self._present)
-        binding.bind_input(tensor.past, self._past_buffer.shaped(past))
-        binding.bind_output(tensor.present or "", self._present_buffer.shaped(present))
-
-    def swap(self) -> None:
-        """Make the present the past; the old past is written over by the next run."""
-        self._past, self._present = self._present, self._past
-        self._past_buffer, self._present_buffer = self._present_buffer, self._past_buffer
-
-    def tokens(self, slot: int, batch: int, width: int) -> NDArray[Any]:
-        """A view of one row with the tokens first."""
-        shape = self._layout.shape(batch, width)
-        rows = self._past[: math.prod(shape)].reshape(shape)
-        return np.moveaxis(rows[slot], len(self._layout.outer), 0)
+    def _columns(self, slot: int, index: int) -> NDArray[Any]:
+        """A view of one slot of one tensor with the tokens first: [width, *outer, *inner]."""
+        layout = self._layouts[index]
+        size = self._row_size(layout)
+        row = self.tensors[index].past.array[slot * size : (slot + 1) * size]
+        return np.moveaxis(row.reshape(layout.shape(1, self.width)[1:]), len(layout.outer), 0)

@@ -18,11 +18,12 @@ from genai_pipeline.backends.protocol import Binding, Buffer
 from genai_pipeline.graph.plan import StatePlan
 from genai_pipeline.kv.geometry import TensorLayout
 from genai_pipeline.kv.memory import Region, resident_bytes
+from genai_pipeline.kv.storage import StateStorage
 
 WARM_TOKENS = 512  # tokens whose memory an ended row keeps, so that the next one does not fault it in again
 
 
-class ArenaStorage:
+class ArenaStorage(StateStorage):
     """Rows [0, max_rows) of ``capacity`` tokens for the updates ``in_place`` and ``scatter``.
 
     ``capacity`` must make stripes whole pages of memory (``geometry.aligned_capacity``).
@@ -99,11 +100,11 @@ class ArenaStorage:
         assert 0 <= start <= stop <= self._lengths[row]
         return [arena.tokens(row)[start:stop].copy() for arena in self._arenas]
 
-    def load(self, row: int, start: int, tensors: Sequence[NDArray[Any]]) -> None:
-        """Write saved tokens from ``start`` on and commit them."""
-        stop = start + len(tensors[0])
+    def load(self, row: int, start: int, stop: int, tensors: Sequence[NDArray[Any]]) -> None:
+        """Write saved tokens [start, stop) and commit them."""
         assert start <= self._lengths[row]
         assert stop <= self._capacity
+        assert len(tensors[0]) == stop - start
         for arena, saved in zip(self._arenas, tensors, strict=True):
             arena.tokens(row)[start:stop] = saved
         self._touched[row] = max(self._touched[row], stop)

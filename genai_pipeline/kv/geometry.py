@@ -27,9 +27,18 @@ def bytes_per_token(states: Iterable[StatePlan]) -> int:
     return sum(layout.token_bytes for layout in layouts)
 
 
+def bytes_per_row(states: Iterable[StatePlan]) -> int:
+    """Bytes that one sequence takes in states without tokens: what it had and what the next run gives.
+
+    What is written once (``fixed``) is not counted: only its first run tells how much it is.
+    """
+    tensors = (tensor for state in states if state.update == "replace" for tensor in state.tensors)
+    return 2 * sum(tensor.bytes_per_token for tensor in tensors)
+
+
 @dataclass(frozen=True, slots=True)
 class TensorLayout:
-    """A growing state tensor as C-contiguous [batch, *outer, length, *inner].
+    """A state tensor with tokens as C-contiguous [batch, *outer, length, *inner].
 
     A row (one sequence) is ``stripes`` stripes, e.g. one per head; a stripe holds its tokens one after another.
     """

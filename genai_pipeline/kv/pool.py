@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,9 +13,18 @@ from genai_pipeline.errors import CapacityError
 from genai_pipeline.graph.plan import StatePlan
 from genai_pipeline.kv.append import AppendStorage
 from genai_pipeline.kv.arena import ArenaStorage
-from genai_pipeline.kv.geometry import PAGE_TOKENS, TensorLayout, aligned_capacity, bytes_per_token, pages_for
+from genai_pipeline.kv.fixed import FixedStorage
+from genai_pipeline.kv.geometry import (
+    PAGE_TOKENS,
+    TensorLayout,
+    aligned_capacity,
+    bytes_per_row,
+    bytes_per_token,
+    pages_for,
+)
 from genai_pipeline.kv.memory import overcommits
 from genai_pipeline.kv.pages import PageLedger
+from genai_pipeline.kv.replace import ReplaceStorage
 from genai_pipeline.kv.storage import StateStorage
 
 SavedTokens = Mapping[str, Sequence[Sequence[NDArray[Any]]]]  # component -> state entry -> state tensor
@@ -37,8 +46,8 @@ class KvPool:
     """State of up to ``max_rows`` sequences of one loop, each of up to ``capacity`` tokens.
 
     A sequence owns a row from ``open`` to ``release``. Before a run its pages are reserved, after it ``commit`` says
-    how many tokens count; what lies beyond is scratch. ``budget_bytes`` bounds the pages of all rows together (None:
-    enough for every row to be full). Raises CapacityError when not even one full row fits.
+    how many tokens count; what lies beyond is scratch. ``budget_bytes`` bounds the pages of all rows together and what
+    a row takes besides (None: enough for every row to be full). Raises CapacityError when not even one full row fits.
     """
 
     def __init__(
@@ -52,13 +61,14 @@ class KvPool:
         states = [state for plans in components.values() for state in plans]
         self.capacity = capacity
         self.page_bytes = PAGE_TOKENS * bytes_per_token(states)
-        num_pages = _num_pages(self.page_bytes, max_rows, capacity, budget_bytes)
+        self.row_bytes = bytes_per_row(states)
+        max_rows, num_pages = _sizes(self.page_bytes, self.row_bytes, max_rows, capacity, budget_bytes)
         if not overcommits() and any(state.update in _ARENA for state in states):
             max_rows = min(max_rows, num_pages // pages_for(capacity))  # every row is paid for in full at once
         self._ledger = PageLedger(max_rows, num_pages)
         self._storages = {name: create_storages(plans, max_rows, capacity) for name, plans in components.items()}
         self._flat = tuple(storage for storages in self._storages.values() for storage in storages)
-        self._sides = {storage.pad_side for storage in self._flat}
+        self._sides = {storage.pad_side for storage in self._flat} - {None}
         self._lengths: dict[int, int] = {}
 
     @property
@@ -70,6 +80,16 @@ class KvPool:
     def ragged(self) -> bool:
         """Whether rows of different lengths may share a run."""
         return len(self._sides) < 2
+
+    @property
+    def uneven(self) -> bool:
+        """Whether the rows of one run may take different numbers of new tokens."""
+        return all(storage.uneven for storage in self._flat)
+
+    @property
+    def whole(self) -> Mapping[str, tuple[bool, ...]]:
+        """Which entries of ``SavedTokens`` are one piece, the state at ``stop``, and not tokens to cut into pages."""
+        return {name: tuple(storage.whole for storage in storages) for name, storages in self._storages.items()}
 
     @property
     def max_rows(self) -> int:
@@ -104,6 +124,24 @@ class KvPool:
         """Committed tokens of a row."""
         return self._lengths[row]
 
+    def batch_key(self, row: int) -> Hashable:
+        """Rows with different keys must not share a run; () when nothing matters. It changes with what a row holds."""
+        keys = [key for storage in self._flat if (key := storage.batch_key(row)) != ()]
+        return tuple(keys) if self.ragged else (self._lengths[row], *keys)
+
+    def boundaries(self, row: int) -> frozenset[int] | None:
+        """Lengths at which every part of a row can be saved, forked or truncated to; None: any, up to its own."""
+        found: frozenset[int] | None = None
+        for storage in self._flat:
+            part = storage.boundaries(row)
+            found = part if found is None else found if part is None else found & part
+        return found
+
+    def snapshot(self, row: int) -> None:
+        """Make the committed length a boundary that stays while the row goes on (see ``replace``: a few are kept)."""
+        for storage in self._flat:
+            storage.snapshot(row)
+
     def reserve(self, row: int, tokens: int) -> bool:
         """Make sure of the pages for ``tokens`` tokens in all; False, and nothing changed, if there are too few."""
         assert tokens <= self.capacity
@@ -127,7 +165,7 @@ class KvPool:
             storage.commit(rows, lengths)
 
     def truncate(self, row: int, length: int) -> None:
-        """Forget everything from token ``length`` on, and give back its pages."""
+        """Forget everything from token ``length`` on, a boundary, and give back its pages."""
         assert length <= self._lengths[row]
         for storage in self._flat:
             storage.truncate(row, length)
@@ -149,7 +187,7 @@ class KvPool:
         self._ledger.give_back(row)
 
     def save(self, row: int, start: int, stop: int) -> SavedTokens:
-        """Copies of tokens [start, stop) of a row, of all components."""
+        """Copies of tokens [start, stop) of a row, of all components; ``stop`` is a boundary."""
         return {
             name: [storage.save(row, start, stop) for storage in storages] for name, storages in self._storages.items()
         }
@@ -159,8 +197,7 @@ class KvPool:
         assert pages_for(stop) <= self._ledger.held(row)
         for name, storages in self._storages.items():
             for storage, tensors in zip(storages, saved[name], strict=True):
-                assert len(tensors[0]) == stop - start
-                storage.load(row, start, tensors)
+                storage.load(row, start, stop, tensors)
         self._lengths[row] = stop
 
     def trim(self) -> None:
@@ -204,19 +241,23 @@ def _storage(state: StatePlan, max_rows: int, capacity: int, aligned: int) -> St
         # Its graphs read the whole buffer and mask what is not in use; a row starts from zeros, as nothing that an
         # ended sequence left behind may be read, not even with a weight of 0.
         return ArenaStorage(state, max_rows=max_rows, capacity=aligned, warm_tokens=0)
-    assert state.update == "append", f"state '{state.update}' has no storage; validation refuses it"
-    return AppendStorage(state, capacity=capacity)
+    if state.update == "append":
+        return AppendStorage(state, capacity=capacity)
+    return ReplaceStorage(state) if state.update == "replace" else FixedStorage(state)
 
 
-def _num_pages(page_bytes: int, max_rows: int, capacity: int, budget_bytes: int | None) -> int:
+def _sizes(page_bytes: int, row_bytes: int, max_rows: int, capacity: int, budget_bytes: int | None) -> tuple[int, int]:
+    """Rows and pages that the budget pays for: one full row at least, then as many rows as can begin."""
     per_row = pages_for(capacity)
-    if budget_bytes is None or page_bytes == 0:
-        return max_rows * per_row
-    pages = min(budget_bytes // page_bytes, max_rows * per_row)
-    if pages < per_row:
+    if budget_bytes is None:
+        return max_rows, max_rows * per_row
+    spare = budget_bytes - per_row * page_bytes
+    if spare < row_bytes:
         raise CapacityError(
-            f"a full context of {capacity} tokens takes {per_row * page_bytes / 2**20:.0f} MiB of cache, more than the "
-            f"{budget_bytes / 2**20:.0f} MiB given",
+            f"a full context of {capacity} tokens takes {(per_row * page_bytes + row_bytes) / 2**20:.0f} MiB of cache, "
+            f"more than the {budget_bytes / 2**20:.0f} MiB given",
             hint="give more memory or lower the context length",
         )
-    return pages
+    rows = min(max_rows, spare // row_bytes) if row_bytes else max_rows
+    pages = (budget_bytes - rows * row_bytes) // page_bytes if page_bytes else rows * per_row
+    return rows, min(pages, rows * per_row)

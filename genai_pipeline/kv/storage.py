@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Literal, Protocol
 
 from numpy.typing import NDArray
@@ -14,11 +14,35 @@ class StateStorage(Protocol):
     """State of one entry for up to ``max_rows`` sequences, each owning a row from ``open`` to ``release``.
 
     What lies beyond a row's committed length is scratch: a run may write there, and only ``commit`` makes it count.
+    The members with a body say what holds for states that keep every token; the others override them.
     """
 
     @property
-    def pad_side(self) -> Literal["left", "right"]:
-        """On which side ragged rows are padded, hence where a mask has its zeros."""
+    def pad_side(self) -> Literal["left", "right"] | None:
+        """On which side ragged rows are padded, hence where a mask has its zeros; None: there is nothing to pad."""
+        return None
+
+    @property
+    def whole(self) -> bool:
+        """Whether the state is one piece: ``save`` gives it as it is at ``stop``, not tokens to cut into pages."""
+        return False
+
+    @property
+    def uneven(self) -> bool:
+        """Whether the rows of one run may take different numbers of new tokens, padded at the end."""
+        return True
+
+    def boundaries(self, row: int) -> frozenset[int] | None:
+        """Lengths at which a row can be saved and truncated to; None: any, up to its own."""
+        return None
+
+    def snapshot(self, row: int) -> None:
+        """Keep the state as it is now, so that the committed length stays a boundary while the row goes on."""
+        return
+
+    def batch_key(self, row: int) -> Hashable:
+        """Rows with different keys must not share a run; () when nothing matters."""
+        return ()
 
     def open(self, row: int) -> None:
         """Give an empty row to a sequence."""
@@ -32,10 +56,13 @@ class StateStorage(Protocol):
         """
 
     def commit(self, rows: Sequence[int], lengths: Sequence[int]) -> None:
-        """After a successful run: the rows now hold ``lengths`` tokens (less than were run: the rest is dropped)."""
+        """After a successful run: the rows now hold ``lengths`` tokens.
+
+        Less than were run means that the rest is dropped, which a state without tokens cannot do.
+        """
 
     def truncate(self, row: int, length: int) -> None:
-        """Forget everything from token ``length`` on."""
+        """Forget everything from token ``length`` on; ``length`` is a boundary."""
 
     def move(self, source: int, target: int) -> None:
         """Move a live row into a free one; ``source`` becomes free."""
@@ -44,13 +71,17 @@ class StateStorage(Protocol):
         """End a row; its memory may be kept warm up to a bound."""
 
     def save(self, row: int, start: int, stop: int) -> list[NDArray[Any]]:
-        """Copies of tokens [start, stop) of a row: one array [tokens, ...] per state tensor, so pages are slices."""
+        """Copies of tokens [start, stop) of a row, ``stop`` being a boundary: one array [tokens, ...] per state tensor.
 
-    def load(self, row: int, start: int, tensors: Sequence[NDArray[Any]]) -> None:
-        """Write what ``save`` gave into a row from token ``start`` on and commit it; what lay beyond is forgotten."""
+        Pages are slices of them; of a ``whole`` state they are one array [...] per tensor, whatever ``start`` is.
+        """
+
+    def load(self, row: int, start: int, stop: int, tensors: Sequence[NDArray[Any]]) -> None:
+        """Write what ``save`` gave for [start, stop) into a row and commit it; what lay beyond is forgotten."""
 
     def trim(self) -> None:
         """Give back the memory that free rows keep warm."""
+        return
 
     def resident_bytes(self) -> int | None:
         """Bytes of memory really held; None where the system does not say. Too slow for every step."""

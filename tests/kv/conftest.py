@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,42 +20,76 @@ from genai_pipeline.kv.pool import KvPool
 from genai_pipeline.testing import KINDS, KindOptions
 from genai_pipeline.types import numpy_dtype
 
-PAST = re.compile(r"past_key_values\.(\d+)\.(\w+)")
+SOURCE = (7, 12, 9)  # what the encoder heard, for decoders with a state that is written once
+
+# past ports -> the present port, the axes of the state (None: as in the graph) and its update (None: the decoder's)
+PORTS: dict[str, tuple[str, tuple[str | None, ...], str | None]] = {
+    r"past_key_values\.(\d+)\.(\w+)": ("present.{}.{}", ("batch", None, "length", None), None),
+    r"cross_key_values\.(\d+)\.(\w+)": ("cross.{}.{}", ("batch", None, "length", None), "fixed"),
+    r"past_state\.(\d+)(\w*)": ("present_state.{}{}", ("batch", None), "replace"),
+}
 
 
-def state_of(signature: GraphSignature, update: Any) -> StatePlan:
-    """The state of a decoder from its ports."""
-    tensors = []
-    for name, port in signature.inputs.items():
-        if found := PAST.fullmatch(name):
-            assert port.shape is not None
-            shape = ("batch", port.shape[1], "length", port.shape[3])
-            present = f"present.{found[1]}.{found[2]}"
-            tensors.append(StateTensor(int(found[1]), found[2], name, present, port.dtype, shape))
-    return StatePlan(update, tuple(tensors))
+def states_of(signature: GraphSignature, update: Any) -> list[StatePlan]:
+    """The states of a decoder from its ports; ``update`` is that of its own cache."""
+    plans = []
+    for pattern, (present, axes, kind) in PORTS.items():
+        tensors = []
+        for name, port in signature.inputs.items():
+            if found := re.fullmatch(pattern, name):
+                assert port.shape is not None
+                shape = tuple(dim if axis is None else axis for axis, dim in zip(axes, port.shape, strict=True))
+                written = present.format(*found.groups())
+                tensors.append(StateTensor(int(found[1]), found[2], name, written, port.dtype, shape))
+        if tensors:
+            plans.append(StatePlan(kind or update, tuple(tensors)))
+    return plans
 
 
 class Decoder:
-    """One closed-form decoder with a pool; ``run`` is one graph run over rows."""
+    """One closed-form decoder with a pool; ``run`` is one graph run over rows.
 
-    def __init__(self, folder: Path, update: Any, *, max_rows: int = 4, capacity: int = 64, **options: Any) -> None:
-        content = KINDS["kv"].make(KindOptions(update=update, **options))
+    ``update`` is one of the five kinds; "fixed" has a cache of its own beside the state that is written once, of the
+    kind ``own``.
+    """
+
+    def __init__(
+        self, folder: Path, update: Any, *, max_rows: int = 4, capacity: int = 64, own: Any = "append", **options: Any
+    ) -> None:
+        kind = {"replace": "recurrent", "fixed": "cross"}.get(update, "kv")
+        if kind != "recurrent":
+            options["update"] = own if kind == "cross" else update
+        content = KINDS[kind].make(KindOptions(captured=kind == "cross", **options))
         path = folder / "model.onnx"
         if not path.exists():
             content.graphs["model.onnx"].save(path)
-        self.twin = content.twin
+        self.update = update
+        self.twin: Any = content.twin
         self.graph = OrtBackend().load(LoadRequest("decoder", str(path), str(folder)))
-        self.plan = state_of(self.graph.signature, update)
-        self.pool = KvPool({"decoder": [self.plan]}, max_rows=max_rows, capacity=capacity)
+        self.states = states_of(self.graph.signature, options.get("update"))
+        self.pool = KvPool({"decoder": self.states}, max_rows=max_rows, capacity=capacity)
         self.binding = self.graph.binding()
-        self.feeds: dict[str, str] = content.stages[0]["body"][0]["inputs"]
+        self.feeds: dict[str, str] = next(stage for stage in content.stages if "body" in stage)["body"][0]["inputs"]
         self.rows: dict[int, list[int]] = {}  # row -> its tokens
+        self.sources: dict[int, tuple[int, ...]] = {}
 
-    def open(self) -> int:
+    def open(self, source: tuple[int, ...] = SOURCE) -> int:
         row = self.pool.open()
         assert row is not None
-        self.rows[row] = []
+        self.rows[row], self.sources[row] = [], source
         return row
+
+    def move(self, source: int, target: int) -> None:
+        self.pool.move(source, target)
+        self.rows[target], self.sources[target] = self.rows.pop(source), self.sources.pop(source)
+
+    def release(self, row: int) -> None:
+        self.pool.release(row)
+        del self.rows[row], self.sources[row]
+
+    def truncate(self, row: int, length: int) -> None:
+        self.pool.truncate(row, length)
+        del self.rows[row][length:]
 
     def run(self, new: dict[int, Sequence[int]], keep: dict[int, int] | None = None) -> NDArray[Any]:
         """Run new tokens of some rows together; commit all of them, or the first ``keep[row]``. Logits [b, S, V]."""
@@ -65,6 +100,7 @@ class Decoder:
             assert self.pool.reserve(row, start + count)
         width = self.pool.bind("decoder", self.binding, rows, starts, counts)
         values = self.loop_values(starts, list(new.values()), width)
+        values["source"] = np.array([self.sources[row] for row in rows])[:, :, None]
         held = []
         for port, value in self.feeds.items():
             declared = self.graph.signature.inputs[port]
@@ -99,6 +135,7 @@ class Decoder:
             "loop.max_length": np.array(total),
             "loop.write_indices": begin,
             "loop.total_length": begin + counts,
+            "loop.sequence_lengths": counts,
         }
 
     def choose(self, logits: NDArray[Any], index: int, count: int) -> int:
@@ -122,8 +159,11 @@ class Decoder:
             logits = self.run({row: part})
         return self.choose(logits, 0, len(parts[-1]))
 
-    def alone(self, prompt: Sequence[int], count: int) -> list[int]:
-        return self.twin.expected(prompt, count)
+    def alone(self, prompt: Sequence[int], count: int, source: tuple[int, ...] = SOURCE) -> list[int]:
+        """The first tokens after a prompt, without any graph."""
+        if self.update == "fixed":
+            return list(replace(self.twin, start=tuple(prompt)).expected(source, count))
+        return list(self.twin.expected(prompt, count))
 
 
 @pytest.fixture

@@ -77,11 +77,11 @@ def test_ended_rows_stay_warm_up_to_a_bound_and_trim_gives_all_back() -> None:
 def test_a_scatter_row_starts_from_zeros_even_after_nan() -> None:
     storage = ArenaStorage(states(layers=1, update="scatter")[0], max_rows=1, capacity=64, warm_tokens=0)
     storage.open(0)
-    storage.load(0, 0, [np.full((20, 3, 64), np.nan, np.float32)] * 2)
+    storage.load(0, 0, 20, [np.full((20, 3, 64), np.nan, np.float32)] * 2)
     storage.release(0)
     storage.open(0)
     assert storage.resident_bytes() == 0
-    storage.load(0, 0, [np.zeros((1, 3, 64), np.float32)] * 2)
+    storage.load(0, 0, 1, [np.zeros((1, 3, 64), np.float32)] * 2)
     assert storage.resident_bytes() == 2 * 3 * PAGE
 
 

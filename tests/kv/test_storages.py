@@ -10,7 +10,8 @@ import pytest
 
 from genai_pipeline.kv import memory, pool
 
-KINDS = ("in_place", "append", "scatter")
+KINDS = ("in_place", "append", "scatter", "replace", "fixed")
+TOKENS = ("in_place", "append", "scatter", "fixed")  # kinds that can be cut at any token
 PROMPTS = ([7, 8, 9], [10, 11, 12, 13, 14, 15, 16], [9, 7])
 Make = Callable[..., Any]
 
@@ -101,7 +102,7 @@ def test_several_tokens_on_top_of_different_pasts_in_one_run(decoder: Make, upda
         assert [firsts[row], *out[row]] == model.alone([*prompt, *more[row]], 5)
 
 
-@pytest.mark.parametrize("update", KINDS)
+@pytest.mark.parametrize("update", TOKENS)
 def test_a_first_prefill_of_several_rows_is_padded(decoder: Make, update: str) -> None:
     model = decoder(update)
     rows = [model.open() for _ in PROMPTS]
@@ -113,7 +114,7 @@ def test_a_first_prefill_of_several_rows_is_padded(decoder: Make, update: str) -
         assert [firsts[row], *out[row]] == model.alone(prompt, 4)
 
 
-@pytest.mark.parametrize("update", KINDS)
+@pytest.mark.parametrize("update", TOKENS)
 @pytest.mark.usefixtures("any_memory")
 def test_tokens_taken_back_leave_no_trace(decoder: Make, update: str) -> None:
     model = decoder(update)
@@ -122,8 +123,7 @@ def test_tokens_taken_back_leave_no_trace(decoder: Make, update: str) -> None:
     model.run({row: [20, 21, 22, 23]}, keep={row: 1})  # three of four rejected
     logits = model.run({row: [9, 8]})
     assert model.choose(logits, 0, 2) == model.alone([*PROMPTS[1], 20, 9, 8], 1)[0]
-    model.pool.truncate(row, 4)
-    model.rows[row] = model.rows[row][:4]
+    model.truncate(row, 4)
     first = model.prefill(row, [17, 18])
     out = model.generate([row], {row: first}, 3)[row]
     assert [first, *out] == model.alone([*PROMPTS[1][:4], 17, 18], 4)
@@ -137,9 +137,9 @@ def test_a_moved_row_goes_on_as_if_nothing_happened(decoder: Make, update: str) 
     model.prefill(a, PROMPTS[2])
     last = {row: model.prefill(row, prompt) for row, prompt in ((b, PROMPTS[0]), (c, PROMPTS[1]))}
     firsts = [last[b], last[c]]
-    model.pool.release(a)
-    model.pool.move(c, a)
-    model.rows[a], last[a] = model.rows.pop(c), last.pop(c)
+    model.release(a)
+    model.move(c, a)
+    last[a] = last.pop(c)
     out = model.generate([a, b], last, 5)
     assert [firsts[0], *out[b]] == model.alone(PROMPTS[0], 6)
     assert [firsts[1], *out[a]] == model.alone(PROMPTS[1], 6)
@@ -147,7 +147,7 @@ def test_a_moved_row_goes_on_as_if_nothing_happened(decoder: Make, update: str) 
     assert model.prefill(c, PROMPTS[2]) == model.alone(PROMPTS[2], 1)[0]
 
 
-@pytest.mark.parametrize("update", KINDS)
+@pytest.mark.parametrize("update", TOKENS)
 @pytest.mark.usefixtures("any_memory")
 def test_saved_tokens_loaded_elsewhere_replay_exactly(decoder: Make, update: str) -> None:
     model = decoder(update)
