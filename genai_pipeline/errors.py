@@ -150,6 +150,12 @@ class TemplateError(RequestError):
     code = "template_error"
 
 
+class CheckpointError(GenaiError):
+    """A checkpoint file cannot be written or read, is damaged, or belongs to something else."""
+
+    code = "checkpoint_invalid"
+
+
 class CapacityError(GenaiError):
     """The request can never fit the memory that was given, or the queue is full."""
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from genai_pipeline.cgroups import MEMBERSHIP, ROOT, Group, groups
 from genai_pipeline.errors import OptionError
 
 
@@ -68,7 +69,7 @@ POOL = ThreadPool()
 def usable_cores() -> int:
     """Physical cores this process may use: by its affinity, and by the processor quota of its control group."""
     cores = physical_cores(_affinity(), Path("/sys/devices/system/cpu"))
-    quota = cgroup_quota(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))
+    quota = cgroup_quota()
     # A fraction of a core is rounded down: a thread that is throttled in mid-run stalls all the others.
     return cores if quota is None else max(1, min(cores, int(quota)))
 
@@ -90,40 +91,16 @@ def physical_cores(processors: frozenset[int], folder: Path) -> int:
     return max(1, len(siblings))
 
 
-def cgroup_quota(membership: Path, root: Path) -> float | None:
+def cgroup_quota(membership: Path = MEMBERSHIP, root: Path = ROOT) -> float | None:
     """Processors the control groups allow (the tightest of the group and its parents), or None without a limit."""
-    try:
-        lines = membership.read_text().splitlines()
-    except OSError:
-        return None
-    limits = []
-    for line in lines:
-        hierarchy, controllers, path = ([*line.split(":", 2), "", ""])[:3]
-        if hierarchy == "0":
-            limits += [_quota_v2(folder) for folder in _ancestors(root, path)]
-        elif "cpu" in controllers.split(","):
-            for mount in (root / "cpu", root / controllers):
-                limits += [_quota_v1(folder) for folder in _ancestors(mount, path)]
+    limits = [_quota(group) for group in groups("cpu", membership, root)]
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def _ancestors(mount: Path, path: str) -> list[Path]:
-    """The group's folder and its parents up to the mount; inside a container the group may be the mount itself."""
-    folder = mount / path.strip("/")
-    return [folder, *(parent for parent in folder.parents if parent.is_relative_to(mount))]
-
-
-def _quota_v2(folder: Path) -> float | None:
-    try:
-        quota, period = (folder / "cpu.max").read_text().split()[:2]
-        return None if quota == "max" else int(quota) / int(period)
-    except (OSError, ValueError):
-        return None
-
-
-def _quota_v1(folder: Path) -> float | None:
-    try:
-        quota = int((folder / "cpu.cfs_quota_us").read_text())
-        return None if quota <= 0 else quota / int((folder / "cpu.cfs_period_us").read_text())
-    except (OSError, ValueError, ZeroDivisionError):
-        return None
+def _quota(group: Group) -> float | None:
+    if group.version == 2:
+        quota, period = [*(group.read("cpu.max") or "").split(), "", ""][:2]
+    else:
+        quota, period = (group.read(f"cpu.cfs_{name}_us") or "" for name in ("quota", "period"))
+    limited = quota.isdecimal() and period.isdecimal() and int(quota) > 0 and int(period) > 0
+    return int(quota) / int(period) if limited else None

@@ -9,7 +9,6 @@ import platform
 import shutil
 import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -75,7 +74,7 @@ def _processors() -> Mapping[str, Any]:
     return {
         "logical": os.cpu_count(),
         "allowed": affinity,
-        "quota": cgroup_quota(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")),
+        "quota": cgroup_quota(),
         "threads": usable_cores(),
     }
 
