@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from genai_pipeline.cli import doctor, importing, inspecting, listing, pulling, running, validating
+from genai_pipeline.cli import bench, doctor, importing, inspecting, listing, pulling, running, validating
 from genai_pipeline.cli.entry import INTERRUPTED
 from genai_pipeline.cli.output import Output, discard_stdout, print_error
 from genai_pipeline.cli.reports import text_lines
@@ -77,7 +77,7 @@ def _global_options(
     ctx.obj.set_up()
 
 
-for _module in (running, validating, inspecting, importing, pulling, listing, doctor):
+for _module in (running, validating, inspecting, importing, pulling, listing, bench, doctor):
     _module.register(app)
 
 

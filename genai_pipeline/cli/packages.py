@@ -10,7 +10,7 @@ from genai_pipeline.errors import PackageInvalidError
 if TYPE_CHECKING:
     from genai_pipeline.cli.output import Output
     from genai_pipeline.graph.plan import ExecutionPlan
-    from genai_pipeline.pipeline import Pipeline
+    from genai_pipeline.pipeline import CheckedPackage, Pipeline
 
 
 def loaded(output: Output, package: str, options: Mapping[str, Any]) -> Pipeline:
@@ -21,15 +21,21 @@ def loaded(output: Output, package: str, options: Mapping[str, Any]) -> Pipeline
         return gp.load(package, progress=progress, **options)
 
 
-def compiled(output: Output, package: str, precision: str | None) -> ExecutionPlan:
-    """The execution plan of a package; raises PackageInvalidError with all problems when it has any."""
+def checked(output: Output, package: str, precision: str | None) -> tuple[str, CheckedPackage]:
+    """The path of a package and what the checks found; raises PackageInvalidError with all problems when it has any."""
     from genai_pipeline.importers.pull import resolve
     from genai_pipeline.pipeline import check_package
 
     with output.progress() as progress:
         path = resolve(package, precision=precision, progress=progress)
-    checked = check_package(path)
-    plan, problems = checked.plan, checked.problems
-    if plan is None:
-        raise PackageInvalidError(f"{path} is not a valid package", problems)
-    return plan
+    found = check_package(path)
+    if found.plan is None:
+        raise PackageInvalidError(f"{path} is not a valid package", found.problems)
+    return str(path), found
+
+
+def compiled(output: Output, package: str, precision: str | None) -> ExecutionPlan:
+    """The execution plan of a package; raises PackageInvalidError with all problems when it has any."""
+    _, found = checked(output, package, precision)
+    assert found.plan is not None
+    return found.plan

@@ -1,0 +1,108 @@
+"""What the engine tells those who watch it: one call per decision, graph run and ending, all on the engine thread.
+
+Telemetry and traces listen; the engine knows neither. A call costs a few attribute increments, and none is made per
+token. Moments are on the clock of ``time.perf_counter``, in seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Seq
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from genai_pipeline.engine.batch import Batch
+    from genai_pipeline.engine.request import RequestState
+    from genai_pipeline.engine.sequence import Sequence
+    from genai_pipeline.scheduler.plan import StepPlan
+    from genai_pipeline.types import FinishReason
+
+
+class Listener(Protocol):
+    """Hears of everything an engine does. ``refused`` is the one call that comes from the callers' threads."""
+
+    def refused(self) -> None:
+        """A request was turned away at submission."""
+
+    def entered(self, state: RequestState) -> None:
+        """A request was accepted; its first sequences follow with ``queued``."""
+
+    def queued(self, sequences: Seq[Sequence]) -> None:
+        """Sequences wait for a row."""
+
+    def planned(self, plan: StepPlan, started: float, stopped: float) -> None:
+        """The scheduler planned a step, which may be empty."""
+
+    def admitted(self, sequence: Sequence) -> None:
+        """A sequence got a row, and the state that could be put back instead of computed; after a preemption too."""
+
+    def ran(self, kind: str, batch: Batch, started: float, stopped: float) -> None:
+        """A graph run succeeded: every row of ``batch`` computed its tokens, and those that sample chose one each."""
+
+    def failed(self, kind: str, batch: Batch) -> None:
+        """A graph run failed; its rows are run again alone, unless it had one row."""
+
+    def left(self, sequence: Sequence) -> None:
+        """A sequence ended or was given up, whether it had a row or not."""
+
+    def ended(self, state: RequestState, reason: FinishReason) -> None:
+        """A request ended: ``reason`` of its first choice."""
+
+    def close(self) -> None:
+        """The engine has stopped; nothing follows."""
+
+
+class Listeners:
+    """Several listeners as one, called in order."""
+
+    def __init__(self, *listeners: Listener) -> None:
+        self._listeners = listeners
+
+    def refused(self) -> None:
+        """Tell each."""
+        for listener in self._listeners:
+            listener.refused()
+
+    def entered(self, state: RequestState) -> None:
+        """Tell each."""
+        for listener in self._listeners:
+            listener.entered(state)
+
+    def queued(self, sequences: Seq[Sequence]) -> None:
+        """Tell each."""
+        for listener in self._listeners:
+            listener.queued(sequences)
+
+    def planned(self, plan: StepPlan, started: float, stopped: float) -> None:
+        """Tell each."""
+        for listener in self._listeners:
+            listener.planned(plan, started, stopped)
+
+    def admitted(self, sequence: Sequence) -> None:
+        """Tell each."""
+        for listener in self._listeners:
+            listener.admitted(sequence)
+
+    def ran(self, kind: str, batch: Batch, started: float, stopped: float) -> None:
+        """Tell each."""
+        for listener in self._listeners:
+            listener.ran(kind, batch, started, stopped)
+
+    def failed(self, kind: str, batch: Batch) -> None:
+        """Tell each."""
+        for listener in self._listeners:
+            listener.failed(kind, batch)
+
+    def left(self, sequence: Sequence) -> None:
+        """Tell each."""
+        for listener in self._listeners:
+            listener.left(sequence)
+
+    def ended(self, state: RequestState, reason: FinishReason) -> None:
+        """Tell each."""
+        for listener in self._listeners:
+            listener.ended(state, reason)
+
+    def close(self) -> None:
+        """Tell each."""
+        for listener in self._listeners:
+            listener.close()
