@@ -47,7 +47,7 @@ class KvPool:
 
     A sequence owns a row from ``open`` to ``release``. Before a run its pages are reserved, after it ``commit`` says
     how many tokens count; what lies beyond is scratch. ``budget_bytes`` bounds the pages of all rows together and what
-    a row takes besides (None: enough for every row to be full). Raises CapacityError when not even one full row fits.
+    a row takes besides (None: enough for every row to be full). Raises CapacityError when not even two pages fit.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class KvPool:
         self.row_bytes = bytes_per_row(states)
         max_rows, num_pages = _sizes(self.page_bytes, self.row_bytes, max_rows, capacity, budget_bytes)
         if not overcommits() and any(state.update in _ARENA for state in states):
-            max_rows = min(max_rows, num_pages // pages_for(capacity))  # every row is paid for in full at once
+            max_rows = max(1, min(max_rows, num_pages // pages_for(capacity)))  # each row is paid for in full at once
         self._ledger = PageLedger(max_rows, num_pages)
         self._storages = {name: create_storages(plans, max_rows, capacity) for name, plans in components.items()}
         self._flat = tuple(storage for storages in self._storages.values() for storage in storages)
@@ -200,6 +200,10 @@ class KvPool:
                 storage.load(row, start, stop, tensors)
         self._lengths[row] = stop
 
+    def fork(self, source: int, target: int, length: int) -> None:
+        """Copy the first ``length`` tokens, a boundary, into an empty row, whose pages must be reserved."""
+        self.load(target, 0, length, self.save(source, 0, length))
+
     def trim(self) -> None:
         """Give back the memory that free rows keep warm."""
         for storage in self._flat:
@@ -225,6 +229,7 @@ class KvPool:
 
 
 _ARENA = ("in_place", "scatter")
+_LEAST_PAGES = 2
 
 
 def create_storages(states: Sequence[StatePlan], max_rows: int, capacity: int) -> tuple[StateStorage, ...]:
@@ -247,16 +252,16 @@ def _storage(state: StatePlan, max_rows: int, capacity: int, aligned: int) -> St
 
 
 def _sizes(page_bytes: int, row_bytes: int, max_rows: int, capacity: int, budget_bytes: int | None) -> tuple[int, int]:
-    """Rows and pages that the budget pays for: one full row at least, then as many rows as can begin."""
+    """Rows and pages that the budget pays for: a row of two pages at least, then as many rows as can begin."""
     per_row = pages_for(capacity)
     if budget_bytes is None:
         return max_rows, max_rows * per_row
-    spare = budget_bytes - per_row * page_bytes
+    spare = budget_bytes - min(per_row, _LEAST_PAGES) * page_bytes
     if spare < row_bytes:
         raise CapacityError(
-            f"a full context of {capacity} tokens takes {(per_row * page_bytes + row_bytes) / 2**20:.0f} MiB of cache, "
-            f"more than the {budget_bytes / 2**20:.0f} MiB given",
-            hint="give more memory or lower the context length",
+            f"{budget_bytes} bytes are too few for a cache: a sequence of {_LEAST_PAGES * PAGE_TOKENS} tokens takes "
+            f"{_LEAST_PAGES * page_bytes + row_bytes}",
+            hint="give more memory",
         )
     rows = min(max_rows, spare // row_bytes) if row_bytes else max_rows
     pages = (budget_bytes - rows * row_bytes) // page_bytes if page_bytes else rows * per_row
