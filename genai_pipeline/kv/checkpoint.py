@@ -86,8 +86,7 @@ def read_checkpoint(
     if metadata.pop("digest", None) != _digest(metadata, stored):
         raise _damaged(path, "its content does not match its digest")
     try:
-        found = json.loads(metadata["identity"])
-        _check_identity(path, found, identity)
+        _check_identity(path, _texts(metadata["identity"]), identity)
         checkpoint = _build(metadata, stored)
     except (ValueError, KeyError, TypeError, AttributeError, StopIteration, RecursionError) as error:
         raise _damaged(path, f"its metadata make no sense: {error}") from error
@@ -201,11 +200,21 @@ def _build(metadata: Mapping[str, str], stored: Mapping[str, NDArray[Any]]) -> C
         component: [[arrays[f"state/{component}/{i}/{j}"] for j in range(count)] for i, count in enumerate(counts)]
         for component, counts in json.loads(metadata["layout"]).items()
     }
+    if arrays[_TOKENS].ndim != 1 or arrays[_TOKENS].dtype != np.int64:
+        raise ValueError("its tokens are no list of integers")
     tokens = tuple(arrays[_TOKENS].tolist())
     num_computed = int(metadata["num_computed"])
     if not 0 <= num_computed <= len(tokens):
         raise ValueError(f"{num_computed} computed tokens of {len(tokens)}")
-    return Checkpoint(tokens, num_computed, saved, json.loads(metadata["extra"]))
+    return Checkpoint(tokens, num_computed, saved, _texts(metadata["extra"]))
+
+
+def _texts(text: str) -> dict[str, str]:
+    """A JSON object of texts."""
+    found = json.loads(text)
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise ValueError("texts are expected")
+    return found
 
 
 def _damaged(path: Path, why: str) -> CheckpointError:
