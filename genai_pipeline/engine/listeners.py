@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from genai_pipeline.engine.request import RequestState
     from genai_pipeline.engine.sequence import Sequence
     from genai_pipeline.scheduler.plan import StepPlan
-    from genai_pipeline.types import FinishReason
 
 
 class Listener(Protocol):
@@ -44,8 +43,8 @@ class Listener(Protocol):
     def left(self, sequence: Sequence) -> None:
         """A sequence ended or was given up, whether it had a row or not."""
 
-    def ended(self, state: RequestState, reason: FinishReason) -> None:
-        """A request ended: ``reason`` of its first choice."""
+    def ended(self, state: RequestState) -> None:
+        """A request ended, for the reason that its first choice has."""
 
     def close(self) -> None:
         """The engine has stopped; nothing follows."""
@@ -97,10 +96,10 @@ class Listeners:
         for listener in self._listeners:
             listener.left(sequence)
 
-    def ended(self, state: RequestState, reason: FinishReason) -> None:
+    def ended(self, state: RequestState) -> None:
         """Tell each."""
         for listener in self._listeners:
-            listener.ended(state, reason)
+            listener.ended(state)
 
     def close(self) -> None:
         """Tell each."""

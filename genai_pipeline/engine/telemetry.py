@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from genai_pipeline.engine.batch import Batch
     from genai_pipeline.engine.request import RequestState
     from genai_pipeline.engine.sequence import Sequence
-    from genai_pipeline.types import FinishReason
 
 Gauge = Callable[[], Any]  # gives a number, a mapping of gauges' values, or None where it cannot be measured now
 
@@ -108,9 +107,9 @@ class Telemetry:
         for waiting in (self._unplanned, self._entering, self._unplaced):
             waiting.discard(sequence.id)
 
-    def ended(self, state: RequestState, reason: FinishReason) -> None:
+    def ended(self, state: RequestState) -> None:
         """Count the request by how it ended."""
-        self.endings[reason] += 1
+        self.endings[state.sequences[0].finish_reason or "error"] += 1
 
     def close(self) -> None:
         """Nothing is held; counters stay readable."""

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from genai_pipeline.engine.request import RequestState
     from genai_pipeline.engine.sequence import Sequence
     from genai_pipeline.scheduler.plan import StepPlan
-    from genai_pipeline.types import FinishReason
 
 MAX_EVENTS = 5_000_000  # about 700 MB
 
@@ -176,7 +175,7 @@ class Tracer:
         self._running -= phase in ("prefill", "decode")
         self._count(now)
 
-    def ended(self, state: RequestState, reason: FinishReason) -> None:
+    def ended(self, state: RequestState) -> None:
         """Nothing: its sequences have left."""
 
     def close(self) -> None:
