@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack
 
-from genai_pipeline.config import DEFAULT_PREFILL_CHUNK, LoadOptions
+from genai_pipeline.config import DEFAULT_MAX_BATCH, DEFAULT_PREFILL_CHUNK, LoadOptions
 from genai_pipeline.errors import PackageInvalidError
 from genai_pipeline.problems import Problem, Problems
-from genai_pipeline.types import PROMPT_OPTIONS, RequestOptions, Result
+from genai_pipeline.types import PROMPT_OPTIONS, QUEUE_OPTIONS, RequestOptions, Result
 
 if TYPE_CHECKING:
     from genai_pipeline.engine.assemble import Assembly
@@ -49,6 +48,10 @@ def load(
     threads: int | None = None,
     context_length: int | None = None,
     prefill_chunk: int = DEFAULT_PREFILL_CHUNK,
+    max_batch: int = DEFAULT_MAX_BATCH,
+    memory: str | int | float = "auto",
+    prefix_cache: bool = True,
+    policy: str = "priority",
     progress: Callable[..., None] | None = None,
 ) -> Pipeline:
     """Load a package by folder, metadata file or known name, which is pulled on first use.
@@ -64,6 +67,10 @@ def load(
         threads=threads,
         context_length=context_length,
         prefill_chunk=prefill_chunk,
+        max_batch=max_batch,
+        memory=memory,
+        prefix_cache=prefix_cache,
+        policy=policy,
     )
     path = resolve(package, precision=precision, progress=progress or silent)
     checked = check_package(path)
@@ -164,12 +171,12 @@ class Pipeline:
 
         return AsyncStream(self._submission(prompt, request))
 
-    def run(self, inputs: Mapping[str, Any], *, timeout: float | None = None, **options: Any) -> dict[str, Any]:
+    def run(self, inputs: Mapping[str, Any], **options: Any) -> dict[str, Any]:
         """Run any pipeline: declared inputs and parameters by name in, declared outputs by name out."""
         from genai_pipeline.engine.collect import collect_result
         from genai_pipeline.engine.streams import Stream
 
-        with Stream(self._submit_values(self._prompts.inputs(inputs), timeout, options)) as stream:
+        with Stream(self._submit_values(self._prompts.inputs(inputs), options)) as stream:
             return dict(collect_result(stream, 1).outputs)
 
     def close(self) -> None:
@@ -187,20 +194,19 @@ class Pipeline:
     def _submission(self, prompt: str | None, request: RequestOptions) -> Submit:
         """Normalise a request on the caller's thread; what is given back hands it to the engine."""
         options = dict(request)
-        timeout = cast("float | None", options.pop("timeout", None))
         given: dict[str, Any] = {name: options.pop(name) for name in PROMPT_OPTIONS if name in options}
-        return self._submit_values(self._prompts.prompt(prompt, **given), timeout, options)
+        return self._submit_values(self._prompts.prompt(prompt, **given), options)
 
-    def _submit_values(self, values: Mapping[str, Any], timeout: float | None, options: Mapping[str, Any]) -> Submit:
-        from genai_pipeline.engine.request import Request
+    def _submit_values(self, values: Mapping[str, Any], options: Mapping[str, Any]) -> Submit:
+        from genai_pipeline.engine.request import Queueing, Request
         from genai_pipeline.sampling.random import fresh_seed
 
-        effective = self.options(**options)
+        queueing = Queueing.of(**{name: options[name] for name in QUEUE_OPTIONS if name in options})
+        effective = self.options(**{name: value for name, value in options.items() if name not in QUEUE_OPTIONS})
         seed = fresh_seed() if effective.seed is None else effective.seed
-        deadline = None if timeout is None else time.perf_counter() + timeout
 
         def submit(emit: Emit) -> Callable[[], None]:
-            state = self._assembly.engine.submit(Request(values, effective, emit, seed, deadline))
+            state = self._assembly.engine.submit(Request(values, effective, emit, seed, queueing))
             return lambda: self._assembly.engine.cancel(state)  # keeps this pipeline alive as long as the stream
 
         return submit

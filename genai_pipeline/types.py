@@ -21,6 +21,8 @@ class RequestOptions(TypedDict, total=False):
     raw: bool  # send the prompt as it is, without the chat template
     parameters: Mapping[str, Any]  # declared parameters of the package
     timeout: float | None  # seconds for queue and run together
+    priority: Literal["low", "normal", "high"]
+    key: str  # whose share of the machine the request uses, under the policy fair_share
     max_new_tokens: int | None  # None: up to the context
     min_new_tokens: int
     temperature: float  # 0 is greedy
@@ -31,10 +33,11 @@ class RequestOptions(TypedDict, total=False):
     stop: str | Sequence[str]
     stop_token_ids: Sequence[int]
     ignore_eos: bool
-    n: int
+    n: int  # samples of one prompt
 
 
 PROMPT_OPTIONS = ("messages", "tokens", "system", "raw", "parameters")
+QUEUE_OPTIONS = ("timeout", "priority", "key")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,18 +7,45 @@ from dataclasses import dataclass
 
 from genai_pipeline.backends.protocol import Backend, LoadedGraph, LoadRequest
 from genai_pipeline.config import DEFAULT_CONTEXT, LoadOptions
+from genai_pipeline.engine.admission import Bounds
 from genai_pipeline.engine.decode_loop import DecodeLoop, LoopRules
 from genai_pipeline.engine.engine import Engine
+from genai_pipeline.engine.memory import StateMemory, claim_memory
+from genai_pipeline.engine.pace import Pace
+from genai_pipeline.engine.state_keeper import StateKeeper
 from genai_pipeline.errors import OptionError, PackageError
 from genai_pipeline.graph.plan import ComponentPlan, ExecutionPlan, ScopePlan, StagePlan, StatePlan
+from genai_pipeline.kv.geometry import PAGE_TOKENS
+from genai_pipeline.kv.page_store import PageStore
 from genai_pipeline.kv.pool import KvPool
 from genai_pipeline.metadata.expressions import evaluate, names
 from genai_pipeline.metadata.model import Binding, PackageSpec
 from genai_pipeline.preprocess.detokenizer import make_detokenizer
 from genai_pipeline.preprocess.tokenizer import Tokenizer
-from genai_pipeline.scheduler.scheduler import Budget, Scheduler
+from genai_pipeline.scheduler.budget import Budget
+from genai_pipeline.scheduler.policy import POLICIES
+from genai_pipeline.scheduler.scheduler import Scheduler
 
-MAX_ROWS = 1
+ARENA_UPDATES = frozenset({"in_place", "scatter"})
+SNAPSHOT_UPDATES = frozenset({"replace"})
+PREFILL_BATCH = 64  # prompts of at most this many tokens start together: it pays for short ones only
+
+
+@dataclass(frozen=True, slots=True)
+class StatePart:
+    """Where one loop keeps its state, and the rules that follow from it."""
+
+    memory: StateMemory
+    pool: KvPool
+    store: PageStore
+    keeper: StateKeeper
+    rules: LoopRules
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self.pool.close()
+        self.store.close()
+        self.memory.release()
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +54,19 @@ class Assembly:
 
     engine: Engine
     graphs: Mapping[str, LoadedGraph]
-    pools: Mapping[str, KvPool]
+    parts: Mapping[str, StatePart]  # by loop
     context_length: int
+
+    @property
+    def pools(self) -> dict[str, KvPool]:
+        """The state pool of each loop."""
+        return {id: part.pool for id, part in self.parts.items()}
 
     def close(self) -> None:
         """Stop the engine, then free states and graphs."""
         self.engine.close()
-        for pool in self.pools.values():
-            pool.close()
+        for part in self.parts.values():
+            part.close()
         for graph in self.graphs.values():
             graph.close()
 
@@ -49,14 +81,41 @@ def assemble(
         name: backend.load(_load_request(plan, component, logits.get(name), options))
         for name, component in plan.components.items()
     }
-    pools: dict[str, KvPool] = {}
-    loops: dict[str, DecodeLoop] = {}
-    for stage in plan.root.stages:
-        pools[stage.id] = KvPool(_states(plan, stage), max_rows=MAX_ROWS, capacity=context)
-        rules = _rules(plan, stage, tokenizers, context)
-        loops[stage.id] = DecodeLoop(stage, graphs, pools[stage.id], rules)
-    scheduler = Scheduler(Budget(MAX_ROWS, options.prefill_chunk))
-    return Assembly(Engine(plan, loops, scheduler), graphs, pools, context)
+    parts = [_state_part(plan, stage, tokenizers, options, context) for stage in plan.root.stages]
+    loops = {
+        stage.id: DecodeLoop(stage, graphs, part.pool, part.keeper, part.rules)
+        for stage, part in zip(plan.root.stages, parts, strict=True)
+    }
+    pools = {stage.id: part.pool for stage, part in zip(plan.root.stages, parts, strict=True)}
+    budgets = {
+        id: Budget(
+            max_rows=max(1, min(options.max_batch, pool.max_rows - loops[id].rules.batches_rows)),
+            num_pages=pool.num_pages,
+            prefill_tokens=options.prefill_chunk,
+            prefill_batch=PREFILL_BATCH if loops[id].rules.batches_rows else 0,
+        )
+        for id, pool in pools.items()
+    }
+    scheduler = Scheduler(budgets, POLICIES[options.policy]())
+    engine = Engine(plan, loops, scheduler, {id: Pace(options.prefill_chunk) for id in loops})
+    return Assembly(
+        engine, graphs, {stage.id: part for stage, part in zip(plan.root.stages, parts, strict=True)}, context
+    )
+
+
+def _state_part(
+    plan: ExecutionPlan, stage: StagePlan, tokenizers: Mapping[str, Tokenizer], options: LoadOptions, context: int
+) -> StatePart:
+    states = _states(plan, stage)
+    per_sequence = context * sum(plan.components[name].bytes_per_token for name in states)
+    memory = claim_memory(options.memory, useful=2 * options.max_batch * max(per_sequence, 1 << 20))
+    arenas = bool(_updates(plan, stage) & ARENA_UPDATES)
+    # one row more than sequences, so that rows can change places
+    pool = KvPool(states, max_rows=options.max_batch + arenas, capacity=context, budget_bytes=memory.live)
+    store = PageStore(states, budget_bytes=memory.kept)
+    keeper = StateKeeper(pool, store, reuse=options.prefix_cache)
+    rules = _rules(plan, stage, tokenizers, _bounds(plan.package, pool, context))
+    return StatePart(memory, pool, store, keeper, rules)
 
 
 def context_length(package: PackageSpec, options: LoadOptions) -> int:
@@ -117,20 +176,30 @@ def _states(plan: ExecutionPlan, stage: StagePlan) -> dict[str, tuple[StatePlan,
     return {name: plan.components[name].states for name in sorted(names)}
 
 
-def _rules(plan: ExecutionPlan, stage: StagePlan, tokenizers: Mapping[str, Tokenizer], context: int) -> LoopRules:
+def _updates(plan: ExecutionPlan, stage: StagePlan) -> set[str]:
+    """The update kinds of a loop's state."""
+    return {state.update for states in _states(plan, stage).values() for state in states}
+
+
+def _bounds(package: PackageSpec, pool: KvPool, context: int) -> Bounds:
+    limits = package.limits
+    return Bounds(context, pool.num_pages * PAGE_TOKENS, _number(limits.max_new_tokens if limits else None))
+
+
+def _rules(plan: ExecutionPlan, stage: StagePlan, tokenizers: Mapping[str, Tokenizer], bounds: Bounds) -> LoopRules:
     decode = stage.spec.decode
     assert decode is not None
     tokenizer = tokenizers.get(decode.tokenizer or "default")
-    limits = plan.package.limits
     stops = decode.stop.tokens if decode.stop is not None else ()
     published = {f"{stage.id}.tokens", f"{stage.id}.text"}
     return LoopRules(
-        context_length=context,
-        max_new_tokens=_number(limits.max_new_tokens if limits else None),
+        bounds=bounds,
         end_ids=(tokenizer.end_ids if tokenizer else frozenset()) | frozenset(_ids(stops, tokenizer)),
         suppressed=_ids(decode.suppress, tokenizer),
         streams=bool(published & set(plan.outputs.values())),
         decoder=None if tokenizer is None else lambda: make_detokenizer(tokenizer),
+        batches_rows=bool(_updates(plan, stage) & ARENA_UPDATES),
+        snapshots=bool(_updates(plan, stage) & SNAPSHOT_UPDATES),
     )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from genai_pipeline.engine.sequence import Sequence
-from genai_pipeline.scheduler.plan import Run
+from genai_pipeline.scheduler.plan import Span
 
 
 class Batch(NamedTuple):
@@ -18,9 +19,9 @@ class Batch(NamedTuple):
     width: int
 
     @staticmethod
-    def of(run: Run, sequences: tuple[Sequence, ...]) -> Batch:
-        """The batch of a planned run."""
-        _, starts, stops, samples = zip(*run.spans, strict=True)
+    def of(spans: Iterable[Span], sequences: tuple[Sequence, ...]) -> Batch:
+        """The batch of some spans of a planned run."""
+        _, starts, stops, samples = zip(*spans, strict=True)
         return Batch(sequences, starts, stops, samples, max(map(int.__sub__, stops, starts)))
 
     def only(self, index: int) -> Batch:

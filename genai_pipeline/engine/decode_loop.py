@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from genai_pipeline.backends.protocol import LoadedGraph
+from genai_pipeline.engine.admission import Bounds, grant
 from genai_pipeline.engine.batch import Batch
 from genai_pipeline.engine.lane import Lane
 from genai_pipeline.engine.request import RequestState
+from genai_pipeline.engine.rows import compaction, consecutive
 from genai_pipeline.engine.sequence import NO_ROW, Sequence
+from genai_pipeline.engine.state_keeper import StateKeeper
 from genai_pipeline.engine.text_output import PieceDecoder, TextOutput
-from genai_pipeline.errors import PromptTooLongError, RequestError
+from genai_pipeline.errors import RequestError
 from genai_pipeline.graph.plan import StagePlan
+from genai_pipeline.kv.geometry import PAGE_TOKENS
 from genai_pipeline.kv.pool import KvPool
 from genai_pipeline.metadata.expressions import evaluate
-from genai_pipeline.sampling.params import GenerationOptions
 from genai_pipeline.sampling.sampler import Draw, choose_tokens
+from genai_pipeline.scheduler.plan import Run, Span
 from genai_pipeline.types import FinishReason
 
 _ids = itertools.count()
@@ -30,53 +34,112 @@ _ids = itertools.count()
 class LoopRules:
     """What bounds and ends the sequences of a loop."""
 
-    context_length: int
-    max_new_tokens: int | None  # the package's own limit
+    bounds: Bounds
     end_ids: frozenset[int]  # union of every declaration
     suppressed: tuple[int, ...]  # never chosen
     streams: bool  # whether its tokens or text are a declared output
     decoder: Callable[[], PieceDecoder] | None  # makes a detokeniser; None for loops without text
+    batches_rows: bool  # whether a batch is a range of rows, as where state lies in arenas
+    snapshots: bool  # whether state can be resumed only where a snapshot was taken, as recurrent state
 
 
 class DecodeLoop:
     """Runs batches of one loop; sequences own a state row between ``open`` and ``close``."""
 
-    def __init__(self, stage: StagePlan, graphs: Mapping[str, LoadedGraph], pool: KvPool, rules: LoopRules) -> None:
+    def __init__(
+        self,
+        stage: StagePlan,
+        graphs: Mapping[str, LoadedGraph],
+        pool: KvPool,
+        keeper: StateKeeper,
+        rules: LoopRules,
+    ) -> None:
         assert stage.body is not None
         assert stage.spec.decode is not None
         self.id = stage.id
         self.rules = rules
         self._stage = stage
         self._pool = pool
+        self._keeper = keeper
         logits_key = stage.body.reads[stage.spec.decode.logits or ""]
         self._lanes = {kind: Lane(stage.body, logits_key, graphs, pool) for kind in ("prefill", "decode")}
         self._suppressed = np.array(rules.suppressed, np.int64) if rules.suppressed else None
         self._not_yet = np.array(sorted({*rules.suppressed, *rules.end_ids}), np.int64)
+        self._rows: dict[int, Sequence] = {}
 
-    def new_sequence(self, state: RequestState, choice: int) -> Sequence:
-        """A sequence for the next choice of a request. Raises PromptTooLongError or RequestError."""
+    def new_sequences(self, state: RequestState) -> list[Sequence]:
+        """A sequence for every choice of a request, further ones to be forked from the first.
+
+        Raises PromptTooLongError, CapacityError or RequestError.
+        """
         prompt, options = self._prompt(state), state.request.options
-        text = TextOutput(self.rules.decoder() if self.rules.decoder else None, options.stop)
-        limit = self._token_limit(len(prompt), options, state)
-        return Sequence(
-            next(_ids), state, self.id, prompt, max_tokens=limit, seed=state.request.seed, choice=choice, text=text
-        )
+        granted = grant(len(prompt), options.max_new_tokens, self.rules.bounds)
+        if granted.note:
+            state.notes.append(granted.note)
+        sequences: list[Sequence] = []
+        for choice in range(options.n):
+            text = TextOutput(self.rules.decoder() if self.rules.decoder else None, options.stop)
+            sequences.append(
+                Sequence(
+                    next(_ids),
+                    state,
+                    self.id,
+                    prompt,
+                    max_tokens=granted.max_new_tokens,
+                    seed=state.request.seed,
+                    choice=choice,
+                    text=text,
+                    source=sequences[0] if sequences else None,
+                )
+            )
+        return sequences
 
-    def open(self, sequence: Sequence) -> None:
-        """Give the sequence a row."""
+    def open(self, sequence: Sequence) -> int:
+        """Give the sequence a row, and restore what state can be; returns the tokens that are computed now."""
         row = self._pool.open()
         assert row is not None, "the scheduler admits no more sequences than there are rows"
         sequence.row = row
+        self._rows[row] = sequence
+        sequence.num_computed = self._keeper.enter(sequence)
+        return sequence.num_computed
+
+    def preempt(self, sequence: Sequence, *, swap: bool) -> bool:
+        """Take the row of a running sequence; gives whether its state was kept outside."""
+        kept = swap and self._keeper.swap_out(sequence)
+        self._release(sequence)
+        sequence.num_computed = 0
+        return kept
 
     def close(self, sequence: Sequence) -> None:
-        """Take the row back, whether the sequence ended or never started."""
-        if sequence.row != NO_ROW:
-            self._pool.release(sequence.row)
-            sequence.row = NO_ROW
+        """End a sequence, whether it ran, waited or never started; its state may go to the prefix cache."""
+        if sequence.row == NO_ROW:
+            self._keeper.forget(sequence)
+        else:
+            self._keeper.retain(sequence)
+            self._release(sequence)
 
-    def reserve(self, batch: Batch) -> bool:
-        """Whether there is room for the tokens of ``batch``; takes it."""
-        return all(self._pool.reserve(row, stop) for row, stop in zip(batch.rows, batch.stops, strict=True))
+    def batches(self, run: Run, sequences: Iterable[Sequence | None]) -> list[Batch]:
+        """The batches of a planned run, in row order: rows that may share one. Who has ended meanwhile is left out."""
+        members = [
+            (span, sequence) for span, sequence in zip(run.spans, sequences, strict=True) if sequence is not None
+        ]
+        if len(members) == 1:
+            span, sequence = members[0]
+            if run.kind == "decode" and self.rules.batches_rows:
+                self._compact([sequence])
+            return [Batch.of([span], (sequence,))]
+        if run.kind == "decode" and self.rules.batches_rows:
+            self._compact([sequence for _, sequence in members])
+        return [
+            Batch.of([span for span, _ in group], tuple([sequence for _, sequence in group]))
+            for group in self._groups(sorted(members, key=_row_of))
+        ]
+
+    def reserve(self, batch: Batch) -> None:
+        """Take the pages for the tokens of ``batch``; the scheduler has counted them."""
+        for row, stop in zip(batch.rows, batch.stops, strict=True):
+            reserved = self._pool.reserve(row, stop)
+            assert reserved, "the scheduler counts pages as the pool does"
 
     def run(self, kind: str, batch: Batch) -> NDArray[np.float32]:
         """Logits of the rows that sample. Raises GraphRunError; nothing is committed."""
@@ -92,6 +155,8 @@ class DecodeLoop:
         self._pool.commit(batch.rows, batch.stops)
         for sequence, stop in zip(batch.sequences, batch.stops, strict=True):
             sequence.num_computed = stop
+            if self.rules.snapshots and stop % PAGE_TOKENS == 0:
+                self._pool.snapshot(sequence.row)
 
     def ending(self, sequence: Sequence, token: int) -> FinishReason | None:
         """Why ``sequence`` ends with the token just chosen, if it does; its text has been pushed."""
@@ -103,6 +168,35 @@ class DecodeLoop:
         """Whether ``token`` is an end token for this request."""
         options = sequence.request.request.options
         return token in options.stop_token_ids or (token in self.rules.end_ids and not options.ignore_eos)
+
+    def _release(self, sequence: Sequence) -> None:
+        del self._rows[sequence.row]
+        self._pool.release(sequence.row)
+        sequence.row = NO_ROW
+
+    def _compact(self, decoding: list[Sequence]) -> None:
+        """Move rows so that the decoding ones are the first, in one range."""
+        for source, target in compaction({sequence.row for sequence in decoding}, self._rows):
+            self._pool.move(source, target)
+            moved = self._rows[target] = self._rows.pop(source)
+            moved.row = target
+
+    def _groups(self, members: list[tuple[Span, Sequence]]) -> Iterator[list[tuple[Span, Sequence]]]:
+        """Members, sorted by row, cut into those that may share a run."""
+        by_key: dict[object, list[tuple[Span, Sequence]]] = {}
+        for span, sequence in members:
+            by_key.setdefault(self._group_key(span, sequence), []).append((span, sequence))
+        for group in by_key.values():
+            if not self.rules.batches_rows:
+                yield group
+                continue
+            by_row = {sequence.row: (span, sequence) for span, sequence in group}
+            for rows in consecutive(by_row):
+                yield [by_row[row] for row in rows]
+
+    def _group_key(self, span: Span, sequence: Sequence) -> object:
+        """Rows with different keys never share a run."""
+        return self._pool.batch_key(sequence.row), span.num_tokens if not self._pool.ragged else None
 
     def _draw(self, sequence: Sequence) -> Draw:
         options, index = sequence.request.request.options, sequence.num_generated
@@ -119,26 +213,6 @@ class DecodeLoop:
             raise RequestError("the prompt has no tokens", param="prompt", hint="give at least one character or token")
         return prompt
 
-    def _token_limit(self, num_prompt: int, options: GenerationOptions, state: RequestState) -> int:
-        context, asked = self.rules.context_length, options.max_new_tokens
-        if num_prompt >= context:
-            raise PromptTooLongError(
-                f"the prompt has {num_prompt} tokens; the context holds {context}, the answer included",
-                param="prompt",
-                hint=f"shorten the prompt by at least {num_prompt - context + 1} tokens",
-            )
-        package = self.rules.max_new_tokens
-        if asked is None:
-            return min(context - num_prompt, package or context)
-        if package is not None and asked > package:
-            raise RequestError(
-                f"max_new_tokens is {asked}; this package allows at most {package}", param="max_new_tokens"
-            )
-        if num_prompt + asked > context:
-            raise PromptTooLongError(
-                f"{num_prompt} prompt tokens and max_new_tokens {asked} make {num_prompt + asked}; "
-                f"the context holds {context}",
-                param="max_new_tokens",
-                hint=f"ask for at most {context - num_prompt} tokens, or leave max_new_tokens out",
-            )
-        return asked
+
+def _row_of(member: tuple[Span, Sequence]) -> int:
+    return member[1].row

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from genai_pipeline.engine.decode_loop import DecodeLoop
+from genai_pipeline.engine.pace import Pace
 from genai_pipeline.engine.request import Request, RequestState
 from genai_pipeline.engine.sequence import Sequence
 from genai_pipeline.engine.step import Stepper
@@ -18,6 +19,7 @@ from genai_pipeline.engine.walk import Walk, last_event
 from genai_pipeline.errors import EngineClosedError, EngineFailedError, GenaiError, RequestTimeoutError
 from genai_pipeline.graph.plan import ExecutionPlan
 from genai_pipeline.scheduler.scheduler import Scheduler
+from genai_pipeline.scheduler.ticket import Ticket
 from genai_pipeline.types import Event, FinishReason
 
 Command = Callable[[], None]
@@ -26,13 +28,19 @@ Command = Callable[[], None]
 class Engine:
     """Runs requests over the loops of one plan."""
 
-    def __init__(self, plan: ExecutionPlan, loops: Mapping[str, DecodeLoop], scheduler: Scheduler) -> None:
+    def __init__(
+        self,
+        plan: ExecutionPlan,
+        loops: Mapping[str, DecodeLoop],
+        scheduler: Scheduler,
+        paces: Mapping[str, Pace],
+    ) -> None:
         self._loops = loops
         self._scheduler = scheduler
         self._walk = Walk(plan, loops)
         self._live: dict[int, Sequence] = {}
         self._requests: set[RequestState] = set()
-        self._stepper = Stepper(loops, scheduler, self._live, self._finish_sequence)
+        self._stepper = Stepper(loops, scheduler, self._live, paces, self._finish_sequence)
         self._inbox: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._lock = threading.Lock()  # orders submissions against closing
         self._closed: GenaiError | None = None
@@ -66,7 +74,9 @@ class Engine:
         try:
             while self._closed is None:
                 self._take_in()
-                self._stepper.execute(self._scheduler.plan())
+                plan = self._scheduler.plan()
+                assert not self._live or any(plan), "live sequences, and nothing to do"
+                self._stepper.execute(plan)
                 self._expire()
             for state in list(self._requests):
                 self._end(state, "error", self._closed)
@@ -91,7 +101,7 @@ class Engine:
     def _queue(self, sequences: list[Sequence]) -> None:
         for sequence in sequences:
             self._live[sequence.id] = sequence
-            self._scheduler.submit(sequence.id, sequence.loop, len(sequence.tokens))
+            self._scheduler.submit(_ticket(sequence))
 
     def _finish_sequence(self, sequence: Sequence) -> None:
         """A sequence has its finish reason: free what it holds, and move its request on when it was the last."""
@@ -151,7 +161,8 @@ class Engine:
 
     def _expire(self) -> None:
         now = time.perf_counter()
-        for state in [s for s in self._requests if s.request.deadline is not None and s.request.deadline < now]:
+        late = [s for s in self._requests if (deadline := s.request.queueing.deadline) is not None and deadline < now]
+        for state in late:
             self._end(state, "error", RequestTimeoutError("the request's timeout ran out"))
 
     def _abandon(self, error: GenaiError) -> None:
@@ -162,3 +173,17 @@ class Engine:
             state.request.emit(Event(finish_reason="error", error=error))
             state.request.emit(None)
         self._requests.clear()
+
+
+def _ticket(sequence: Sequence) -> Ticket:
+    """What the scheduler is told of a new sequence."""
+    request = sequence.request.request
+    return Ticket(
+        sequence.id,
+        sequence.loop,
+        num_tokens=sequence.num_prompt,
+        max_tokens=sequence.num_prompt + sequence.max_tokens,
+        priority=request.queueing.priority,
+        key=request.queueing.key,
+        after=None if sequence.source is None else sequence.source.id,
+    )

@@ -7,13 +7,39 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from genai_pipeline.errors import OptionError
+from genai_pipeline.problems import nearest, one_of
 from genai_pipeline.sampling.params import GenerationOptions
+from genai_pipeline.scheduler.ticket import Priority
 from genai_pipeline.types import Event, Timings, Usage
 
 if TYPE_CHECKING:
     from genai_pipeline.engine.sequence import Sequence
 
 Emit = Callable[[Event | None], None]  # called from the engine thread; None: no event follows
+
+
+@dataclass(frozen=True, slots=True)
+class Queueing:
+    """How a request waits: ``deadline`` is on the clock of time.perf_counter, ``key`` says whose share it uses."""
+
+    deadline: float | None = None
+    priority: Priority = Priority.NORMAL
+    key: str = ""
+
+    @staticmethod
+    def of(*, timeout: float | None = None, priority: str = "normal", key: str = "") -> Queueing:
+        """Checked settings; ``timeout`` in seconds from now. Raises OptionError."""
+        if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
+            raise OptionError(f"timeout must be a number of seconds above 0, not {timeout!r}", param="timeout")
+        names = {level.name.lower(): level for level in Priority}
+        if priority not in names:
+            hint = nearest(str(priority), names) or f"priorities are: {one_of(names)}"
+            raise OptionError(f"unknown priority {priority!r}", param="priority", hint=hint)
+        if not isinstance(key, str):
+            raise OptionError(f"key must be a string, not {key!r}", param="key")
+        deadline = None if timeout is None else time.perf_counter() + timeout
+        return Queueing(deadline, names[priority], key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +50,7 @@ class Request:
     options: GenerationOptions
     emit: Emit
     seed: int
-    deadline: float | None = None  # on the clock of time.perf_counter
+    queueing: Queueing = Queueing()
     submitted: float = field(default_factory=time.perf_counter)
 
 
@@ -40,6 +66,7 @@ class RequestState:
         "last_token",
         "next_stage",
         "notes",
+        "num_cached",
         "num_completion",
         "num_prompt",
         "request",
@@ -54,6 +81,7 @@ class RequestState:
         self.sequences: list[Sequence] = []  # of the loop that runs now
         self.num_prompt = 0
         self.num_completion = 0
+        self.num_cached = 0
         self.notes: list[str] = []
         self.cancelled = False
         self.done = False
@@ -64,7 +92,7 @@ class RequestState:
 
     def usage(self) -> Usage:
         """Token counts so far, over all loops of the request."""
-        return Usage(self.num_prompt, self.num_completion)
+        return Usage(self.num_prompt, self.num_completion, self.num_cached)
 
     def timings(self) -> Timings:
         """Wall seconds of the phases so far."""

@@ -23,11 +23,14 @@ class Sequence:
         "id",
         "loop",
         "max_tokens",
+        "num_cached",
         "num_computed",
         "num_prompt",
         "request",
         "row",
+        "salt",
         "seed",
+        "source",
         "text",
         "tokens",
     )
@@ -43,6 +46,8 @@ class Sequence:
         seed: int,
         choice: int,
         text: TextOutput,
+        source: Sequence | None = None,
+        salt: bytes = b"",
     ) -> None:
         self.id = id
         self.request = request
@@ -50,11 +55,14 @@ class Sequence:
         self.tokens = list(prompt)
         self.num_prompt = len(prompt)
         self.num_computed = 0
+        self.num_cached = 0  # prompt tokens whose state came from the prefix cache
         self.row = NO_ROW
         self.max_tokens = max_tokens  # most tokens to choose
         self.seed = seed
         self.choice = choice
         self.text = text
+        self.source = source  # the sequence whose prompt this one shares, to be forked
+        self.salt = salt  # keeps its cached state apart from that of sequences with another salt
         self.finish_reason: FinishReason | None = None
         self.error: BaseException | None = None
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 
 from genai_pipeline.engine.batch import Batch
 from genai_pipeline.engine.decode_loop import DecodeLoop
+from genai_pipeline.engine.pace import Pace
 from genai_pipeline.engine.sequence import Sequence
-from genai_pipeline.errors import CapacityError, GraphRunError
-from genai_pipeline.scheduler.plan import Run, StepPlan
+from genai_pipeline.errors import GraphRunError
+from genai_pipeline.scheduler.plan import StepPlan
 from genai_pipeline.scheduler.scheduler import Scheduler
 from genai_pipeline.types import Event
 
@@ -20,58 +21,79 @@ class Stepper:
     """Carries out step plans over live sequences; ``finish`` is called for each sequence that ended."""
 
     def __init__(
-        self, loops: Mapping[str, DecodeLoop], scheduler: Scheduler, live: Mapping[int, Sequence], finish: Finish
+        self,
+        loops: Mapping[str, DecodeLoop],
+        scheduler: Scheduler,
+        live: Mapping[int, Sequence],
+        paces: Mapping[str, Pace],
+        finish: Finish,
     ) -> None:
         self._loops = loops
         self._scheduler = scheduler
         self._live = live
+        self._paces = paces
         self._finish = finish
 
     def execute(self, plan: StepPlan) -> None:
-        """Admit, then run every run of the plan as its own transaction."""
+        """Preempt, admit, then run every run of the plan as its own transaction."""
+        for preemption in plan.preempted:
+            sequence = self._live[preemption.sequence]
+            self._loops[sequence.loop].preempt(sequence, swap=preemption.by == "swap")
         for id in plan.admitted:
             self._admit(self._live[id])
         for run in plan.runs:
             loop = self._loops[run.loop]
-            for batch in self._batches(run):
+            for batch in loop.batches(run, [self._live.get(span.sequence) for span in run.spans]):
                 self._transaction(loop, run.kind, batch)
 
     def _admit(self, sequence: Sequence) -> None:
-        self._loops[sequence.loop].open(sequence)
         state = sequence.request
+        restored = self._loops[sequence.loop].open(sequence)
+        if restored:
+            self._scheduler.advance(sequence.id, restored, len(sequence.tokens))
         if state.admitted is None:
             state.admitted = time.perf_counter()
-
-    def _batches(self, run: Run) -> list[Batch]:
-        return [Batch.of(run, tuple(self._live[span.sequence] for span in run.spans))]
+            state.num_cached += sequence.num_cached
 
     def _transaction(self, loop: DecodeLoop, kind: str, batch: Batch) -> None:
-        if not loop.reserve(batch):
-            self._fail(batch, CapacityError("the KV cache has no room for this sequence"))
-            return
+        """Reserve, run, choose, commit; a run that fails leaves no trace."""
+        loop.reserve(batch)
         started = time.perf_counter()
         try:
             logits = loop.run(kind, batch)
         except GraphRunError as error:
             self._isolate(loop, kind, batch, error)
             return
-        seconds = time.perf_counter() - started
+        self._took(loop, kind, batch, time.perf_counter() - started)
         tokens = iter(loop.choose(batch, logits))
         loop.commit(batch)
         for sequence, samples in zip(batch.sequences, batch.samples, strict=True):
-            sequence.request.graph_seconds += seconds
             if samples:
                 self._append(loop, sequence, next(tokens))
             if sequence.finish_reason is None:
                 self._scheduler.advance(sequence.id, sequence.num_computed, len(sequence.tokens))
 
+    def _took(self, loop: DecodeLoop, kind: str, batch: Batch, seconds: float) -> None:
+        """Keep count of what the run took, for the requests and for the pace of later prefills."""
+        for sequence in batch.sequences:
+            sequence.request.graph_seconds += seconds
+        pace = self._paces[loop.id]
+        if kind == "decode":
+            pace.decode_took(seconds)
+        else:
+            pace.prefill_took(batch.size * batch.width, seconds)
+        self._scheduler.prefill_beside[loop.id] = pace.prefill_beside()
+
     def _isolate(self, loop: DecodeLoop, kind: str, batch: Batch, error: GraphRunError) -> None:
         """Run the rows of a failed batch alone, so that only the row at fault ends."""
         if batch.size == 1:
-            self._fail(batch, error)
+            (sequence,) = batch.sequences
+            sequence.finish_reason, sequence.error = "error", error
+            self._finish(sequence)
             return
-        for index in range(batch.size):
-            self._transaction(loop, kind, batch.only(index))
+        for index, sequence in enumerate(batch.sequences):
+            if sequence.id in self._live:  # a request that failed takes all its choices with it
+                self._transaction(loop, kind, batch.only(index))
 
     def _append(self, loop: DecodeLoop, sequence: Sequence, token: int) -> None:
         state = sequence.request
@@ -86,9 +108,4 @@ class Stepper:
                 state.request.emit(Event(index=sequence.choice, token=token, text=text))
         sequence.finish_reason = loop.ending(sequence, token)
         if sequence.finish_reason is not None:
-            self._finish(sequence)
-
-    def _fail(self, batch: Batch, error: BaseException) -> None:
-        for sequence in batch.sequences:
-            sequence.finish_reason, sequence.error = "error", error
             self._finish(sequence)

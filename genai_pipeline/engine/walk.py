@@ -24,9 +24,7 @@ class Walk:
             return []
         stage = self._plan.root.stages[state.next_stage]
         state.next_stage += 1
-        state.sequences = [
-            self._loops[stage.id].new_sequence(state, choice) for choice in range(state.request.options.n)
-        ]
+        state.sequences = self._loops[stage.id].new_sequences(state)
         state.num_prompt += state.sequences[0].num_prompt
         return state.sequences
 

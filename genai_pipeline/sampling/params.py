@@ -11,6 +11,7 @@ from genai_pipeline.metadata.model import GenerationSpec
 from genai_pipeline.problems import Problems, nearest, one_of
 
 MAX_STOPS = 64
+MAX_CHOICES = 64
 MAX_SEED = 2**63
 
 
@@ -99,7 +100,7 @@ CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "stop": _stops,
     "stop_token_ids": _token_ids,
     "ignore_eos": _boolean,
-    "n": _integer(1, 1),
+    "n": _integer(1, MAX_CHOICES),
 }
 NULLABLE = frozenset({"max_new_tokens", "seed"})  # None states the default on purpose
 

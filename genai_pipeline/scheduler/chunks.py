@@ -32,7 +32,7 @@ def prefill_runs(sequences: Iterable[Tracked], budget: int, batch: int) -> list[
     for tracked in sequences:
         if tracked.decoding or not tracked.todo:
             continue
-        if tracked.num_computed == 0 and tracked.num_tokens <= batch:
+        if tracked.num_computed == 0 and tracked.num_tokens <= min(batch, budget):
             wider = max(width, tracked.num_tokens)
             cost = wider * (len(together) + 1) - width * len(together)
             if cost <= left:

@@ -94,11 +94,15 @@ def test_a_failed_graph_run_ends_its_request_alone(open_tiny: Any, monkeypatch: 
 def test_a_defect_fails_every_waiter_instead_of_hanging(open_tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     pipe, _ = open_tiny("kv")
 
+    submitted = threading.Event()
+
     def broken(self: Lane, batch: Any) -> Any:
+        submitted.wait()
         raise ZeroDivisionError("a defect")
 
     monkeypatch.setattr(Lane, "run", broken)
     streams = [endless(pipe) for _ in range(3)]
+    submitted.set()
     for stream in streams:
         last = list(stream)[-1]
         assert isinstance(last.error, EngineFailedError)

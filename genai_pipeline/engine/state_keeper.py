@@ -1,0 +1,85 @@
+"""State of sequences outside their rows: swapped out and in, forked, reused from the prefix cache, retained."""
+
+from __future__ import annotations
+
+from genai_pipeline.engine.sequence import NO_ROW, Sequence
+from genai_pipeline.kv.geometry import PAGE_TOKENS
+from genai_pipeline.kv.page_store import PageStore
+from genai_pipeline.kv.pool import KvPool
+
+RECOMPUTED = 2  # tokens a sequence computes again after any restoring: one alone would round differently
+
+
+class StateKeeper:
+    """Fills the rows of sequences that enter, and keeps what is worth keeping of those that leave.
+
+    ``store`` holds pages outside the rows. ``reuse`` switches prefix reuse between requests.
+    """
+
+    def __init__(self, pool: KvPool, store: PageStore, *, reuse: bool) -> None:
+        self._pool = pool
+        self._store = store
+        self._reuse = reuse
+
+    def enter(self, sequence: Sequence) -> int:
+        """Restore what can be into the sequence's new, empty row; returns the tokens that are computed now."""
+        return self._swap_in(sequence) or self._fork(sequence) or self._hit(sequence)
+
+    def swap_out(self, sequence: Sequence) -> bool:
+        """Keep the state of a preempted sequence outside; False when there is no room: it is computed again."""
+        length = self._pool.length(sequence.row)
+        return self._store.swap_out(sequence.id, self._pool.save(sequence.row, 0, length), length)
+
+    def retain(self, sequence: Sequence) -> None:
+        """Put the computed tokens of a sequence that ends into the prefix cache."""
+        if not self._reuse or sequence.error is not None:
+            return
+        row = sequence.row
+        length = self._boundary(row, self._pool.length(row), step=PAGE_TOKENS)
+        if length:
+            self._store.insert(
+                sequence.tokens[:length], sequence.salt, lambda start, stop: self._pool.save(row, start, stop)
+            )
+
+    def forget(self, sequence: Sequence) -> None:
+        """Drop what is kept for a sequence that will not come back."""
+        self._store.swap_in(sequence.id)
+
+    def _swap_in(self, sequence: Sequence) -> int:
+        swapped = self._store.swap_in(sequence.id)
+        if swapped is None:
+            return 0
+        self._pool.reserve(sequence.row, swapped.num_tokens)
+        self._pool.load(sequence.row, 0, swapped.num_tokens, swapped.saved)
+        return swapped.num_tokens
+
+    def _fork(self, sequence: Sequence) -> int:
+        """Copy the prompt's state from the sequence that computed it, if that still has it."""
+        source = sequence.source
+        if source is None or source.row == NO_ROW or source.num_computed < source.num_prompt:
+            return 0
+        length = self._boundary(source.row, sequence.num_prompt - RECOMPUTED)
+        if length:
+            self._pool.reserve(sequence.row, length)
+            self._pool.fork(source.row, sequence.row, length)
+        return length
+
+    def _boundary(self, row: int, most: int, step: int = 1) -> int:
+        """The largest length up to ``most``, a multiple of ``step``, that a row can be saved or forked at; 0: none."""
+        boundaries = self._pool.boundaries(row)
+        if boundaries is None:
+            return max(0, most - most % step)
+        return max((length for length in boundaries if length <= most and length % step == 0), default=0)
+
+    def _hit(self, sequence: Sequence) -> int:
+        """Copy the longest cached prefix."""
+        limit = len(sequence.tokens) - RECOMPUTED
+        if not self._reuse or limit <= 0:
+            return 0
+        match = self._store.match(sequence.tokens, sequence.salt, limit=limit)
+        if not match.num_tokens:
+            return 0
+        self._pool.reserve(sequence.row, match.num_tokens)
+        loaded = self._store.load(match, self._pool, sequence.row)
+        sequence.num_cached = max(sequence.num_cached, min(loaded, sequence.num_prompt))
+        return loaded
