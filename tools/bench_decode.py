@@ -11,13 +11,13 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from genai_pipeline.cli.benching.turns import Child, answer
 
 PROMPT = "Write a short story about a lighthouse keeper."
 
@@ -176,43 +176,10 @@ CONTESTANTS = {"engine": engine, "loop": loop, "genai": genai}
 
 
 def serve(name: str, package: Path, tokens: int) -> None:
-    """Run once for each line on stdin and answer with one line of JSON."""
+    """Warm up, then run once for each question."""
     run = CONTESTANTS[name](package, tokens)
     run()
-    print("ready", flush=True)
-    for _ in sys.stdin:
-        print(json.dumps(run()), flush=True)
-
-
-class Contestant:
-    """A contestant in a process of its own."""
-
-    def __init__(self, name: str, package: Path, tokens: int) -> None:
-        command = [sys.executable, __file__, str(package), "--tokens", str(tokens), "--serve", name]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.name = name
-        self._line()
-
-    def _line(self) -> str:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise SystemExit(f"{self.name} ended early")
-        return line
-
-    def run(self) -> dict[str, float]:
-        """One run."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        result: dict[str, float] = json.loads(self._line())
-        return result
-
-    def close(self) -> None:
-        """End the process."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
+    answer(lambda _: run())
 
 
 def main() -> None:
@@ -228,10 +195,11 @@ def main() -> None:
         serve(arguments.serve, arguments.package, arguments.tokens)
         return
     names = ["engine", *arguments.peers.split(",")]
-    contestants = [Contestant(name, arguments.package, arguments.tokens) for name in names]
-    runs = [{c.name: c.run() for c in contestants} for _ in range(arguments.pairs)]
-    for contestant in contestants:
-        contestant.close()
+    shared = [__file__, str(arguments.package), "--tokens", str(arguments.tokens), "--serve"]
+    contestants = [Child(name, [*shared, name]) for name in names]
+    runs = [{child.name: child.ask(None) for child in contestants} for _ in range(arguments.pairs)]
+    for child in contestants:
+        child.close()
     for name in names:
         print(f"{name:8s} step {1000 * statistics.median(run[name]['step'] for run in runs):7.2f} ms (median)")
     overheads = [run["engine"]["overhead"] for run in runs]
