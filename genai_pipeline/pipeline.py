@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
@@ -17,6 +18,8 @@ from genai_pipeline.types import PROMPT_OPTIONS, QUEUE_OPTIONS, RequestOptions, 
 if TYPE_CHECKING:
     from genai_pipeline.engine.assemble import Assembly
     from genai_pipeline.engine.request import Emit
+    from genai_pipeline.engine.session import Session
+    from genai_pipeline.engine.sessions import Sessions
     from genai_pipeline.engine.streams import AsyncStream, Stream, Submit
     from genai_pipeline.graph.plan import ExecutionPlan
     from genai_pipeline.metadata.model import PackageSpec
@@ -129,6 +132,7 @@ class Pipeline:
         from genai_pipeline.preprocess.prompts import PromptReader
 
         self.plan = plan
+        self._options = options
         self._prompts: PromptReader = PromptReader(plan.package, tokenizers)
         self._assembly: Assembly = assemble(plan, OrtBackend(threads=options.threads), tokenizers, options)
         self._close = weakref.finalize(self, self._assembly.close)  # once, at the latest with the last reference
@@ -179,6 +183,13 @@ class Pipeline:
         with Stream(self._submit_values(self._prompts.inputs(inputs), options)) as stream:
             return dict(collect_result(stream, 1).outputs)
 
+    def session(self, path: str | None = None) -> Session:
+        """A conversation that keeps its state between turns; ``path``: one that was saved, to go on with.
+
+        Raises CheckpointError for a file that is damaged or belongs to another package.
+        """
+        return self._sessions.open(path)
+
     def close(self) -> None:
         """Stop the engine and free graphs and state; requests that still run end with EngineClosedError."""
         self._close()
@@ -197,7 +208,26 @@ class Pipeline:
         given: dict[str, Any] = {name: options.pop(name) for name in PROMPT_OPTIONS if name in options}
         return self._submit_values(self._prompts.prompt(prompt, **given), options)
 
-    def _submit_values(self, values: Mapping[str, Any], options: Mapping[str, Any]) -> Submit:
+    @cached_property
+    def _sessions(self) -> Sessions:
+        from genai_pipeline.engine.identity import package_identity
+        from genai_pipeline.engine.sessions import Sessions
+
+        (part,) = self._assembly.parts.values()
+        identity = package_identity(self.plan)
+        return Sessions(self._assembly.engine, part.keeper, identity, self._ask, shared=self._options.prefix_cache)
+
+    def _ask(
+        self, messages: Sequence[Mapping[str, Any]], salt: bytes, options: Mapping[str, Any]
+    ) -> tuple[Stream, list[int]]:
+        """Start one turn of a session."""
+        from genai_pipeline.engine.streams import Stream
+
+        values = self._prompts.prompt(messages=messages)
+        prompt = next(value for name, value in values.items() if name.endswith(".tokens"))
+        return Stream(self._submit_values(values, options, salt)), list(prompt)
+
+    def _submit_values(self, values: Mapping[str, Any], options: Mapping[str, Any], salt: bytes = b"") -> Submit:
         from genai_pipeline.engine.request import Queueing, Request
         from genai_pipeline.sampling.random import fresh_seed
 
@@ -206,7 +236,7 @@ class Pipeline:
         seed = fresh_seed() if effective.seed is None else effective.seed
 
         def submit(emit: Emit) -> Callable[[], None]:
-            state = self._assembly.engine.submit(Request(values, effective, emit, seed, queueing))
+            state = self._assembly.engine.submit(Request(values, effective, emit, seed, queueing, salt))
             return lambda: self._assembly.engine.cancel(state)  # keeps this pipeline alive as long as the stream
 
         return submit

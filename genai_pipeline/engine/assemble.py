@@ -113,7 +113,7 @@ def _state_part(
     # one row more than sequences, so that rows can change places
     pool = KvPool(states, max_rows=options.max_batch + arenas, capacity=context, budget_bytes=memory.live)
     store = PageStore(states, budget_bytes=memory.kept)
-    keeper = StateKeeper(pool, store, reuse=options.prefix_cache)
+    keeper = StateKeeper(pool, store, states, reuse=options.prefix_cache)
     rules = _rules(plan, stage, tokenizers, _bounds(plan.package, pool, context))
     return StatePart(memory, pool, store, keeper, rules)
 

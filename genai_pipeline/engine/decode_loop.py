@@ -90,6 +90,7 @@ class DecodeLoop:
                     choice=choice,
                     text=text,
                     source=sequences[0] if sequences else None,
+                    salt=state.request.salt,
                 )
             )
         return sequences

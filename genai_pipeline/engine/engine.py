@@ -9,6 +9,8 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import TypeVar
 
 from genai_pipeline.engine.decode_loop import DecodeLoop
 from genai_pipeline.engine.pace import Pace
@@ -23,6 +25,7 @@ from genai_pipeline.scheduler.ticket import Ticket
 from genai_pipeline.types import Event, FinishReason
 
 Command = Callable[[], None]
+T = TypeVar("T")
 
 
 class Engine:
@@ -61,6 +64,24 @@ class Engine:
         """End a request from any thread; its stream then ends with ``cancelled``. Harmless when it has ended."""
         self._inbox.put(lambda: self._end(state, "cancelled", None))
 
+    def call(self, function: Callable[[], T]) -> T:
+        """Run ``function`` on the engine thread between two steps, and give what it gives."""
+        if threading.current_thread() is self._thread:  # e.g. an iterator that is collected there
+            return function()
+        result: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                result.set_result(function())
+            except GenaiError as error:
+                result.set_exception(error)
+
+        with self._lock:
+            if self._closed is not None:
+                raise self._closed
+            self._inbox.put(run)
+        return result.result()
+
     def close(self) -> None:
         """Stop the thread; requests that still run end with EngineClosedError."""
         with self._lock:
@@ -78,6 +99,8 @@ class Engine:
                 assert not self._live or any(plan), "live sequences, and nothing to do"
                 self._stepper.execute(plan)
                 self._expire()
+            while not self._inbox.empty():
+                self._inbox.get()()
             for state in list(self._requests):
                 self._end(state, "error", self._closed)
         except BaseException as cause:  # noqa: BLE001 - a defect of ours must fail the waiters, not hang them

@@ -51,6 +51,7 @@ class Request:
     emit: Emit
     seed: int
     queueing: Queueing = Queueing()
+    salt: bytes = b""  # requests with different salts share no state
     submitted: float = field(default_factory=time.perf_counter)
 
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections import abc
+from collections.abc import Mapping
+
 from genai_pipeline.engine.sequence import NO_ROW, Sequence
+from genai_pipeline.graph.plan import StatePlan
 from genai_pipeline.kv.geometry import PAGE_TOKENS
-from genai_pipeline.kv.page_store import PageStore
-from genai_pipeline.kv.pool import KvPool
+from genai_pipeline.kv.page_store import Match, PageStore
+from genai_pipeline.kv.pool import KvPool, SavedTokens
+
+Tokens = abc.Sequence[int]
+Components = Mapping[str, abc.Sequence[StatePlan]]
 
 RECOMPUTED = 2  # tokens a sequence computes again after any restoring: one alone would round differently
 
@@ -16,10 +23,35 @@ class StateKeeper:
     ``store`` holds pages outside the rows. ``reuse`` switches prefix reuse between requests.
     """
 
-    def __init__(self, pool: KvPool, store: PageStore, *, reuse: bool) -> None:
+    def __init__(self, pool: KvPool, store: PageStore, components: Components, *, reuse: bool) -> None:
+        self._components = components
         self._pool = pool
         self._store = store
         self._reuse = reuse
+
+    @property
+    def components(self) -> Components:
+        """The state entries of the loop's components."""
+        return self._components
+
+    def pin(self, tokens: Tokens, salt: bytes) -> Match:
+        """Keep what there is of the state of ``tokens`` until it is unpinned."""
+        match = self._store.match(tokens, salt)
+        self._store.hold(match)
+        return match
+
+    def unpin(self, match: Match) -> None:
+        """Undo one ``pin``."""
+        self._store.drop(match)
+
+    def export(self, tokens: Tokens, salt: bytes) -> tuple[int, SavedTokens]:
+        """How many tokens there is kept state of, and that state."""
+        return self._store.gather(self._store.match(tokens, salt))
+
+    def adopt(self, tokens: Tokens, salt: bytes, saved: SavedTokens) -> None:
+        """Take state of ``tokens`` from outside; what there is no room for is computed again when it is needed."""
+        if tokens:
+            self._store.insert(tokens, salt, lambda start, stop: self._store.part(saved, start, stop))
 
     def enter(self, sequence: Sequence) -> int:
         """Restore what can be into the sequence's new, empty row; returns the tokens that are computed now."""
@@ -32,7 +64,7 @@ class StateKeeper:
 
     def retain(self, sequence: Sequence) -> None:
         """Put the computed tokens of a sequence that ends into the prefix cache."""
-        if not self._reuse or sequence.error is not None:
+        if not self._reuses(sequence) or sequence.error is not None:
             return
         row = sequence.row
         length = self._boundary(row, self._pool.length(row), step=PAGE_TOKENS)
@@ -64,6 +96,10 @@ class StateKeeper:
             self._pool.fork(source.row, sequence.row, length)
         return length
 
+    def _reuses(self, sequence: Sequence) -> bool:
+        """Whether prefixes are shared: by everybody, or by those that have the same salt, as turns of a session."""
+        return self._reuse or bool(sequence.salt)
+
     def _boundary(self, row: int, most: int, step: int = 1) -> int:
         """The largest length up to ``most``, a multiple of ``step``, that a row can be saved or forked at; 0: none."""
         boundaries = self._pool.boundaries(row)
@@ -74,7 +110,7 @@ class StateKeeper:
     def _hit(self, sequence: Sequence) -> int:
         """Copy the longest cached prefix."""
         limit = len(sequence.tokens) - RECOMPUTED
-        if not self._reuse or limit <= 0:
+        if not self._reuses(sequence) or limit <= 0:
             return 0
         match = self._store.match(sequence.tokens, sequence.salt, limit=limit)
         if not match.num_tokens:

@@ -27,6 +27,8 @@ SUPPORTED: Final = frozenset(
         "kv.in_place",
         "kv.append",
         "kv.scatter",
+        "kv.fixed",
+        "kv.replace",
         "kv.window",
         "tokenizer.tokenizers",
     }

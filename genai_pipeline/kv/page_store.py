@@ -29,7 +29,7 @@ Nodes = tuple[Node, ...]
 Read = Callable[[int, int], SavedTokens]  # (start, stop) -> the state of tokens [start, stop)
 
 _READ_PAGES = 8  # read at a time into a store: the memory in between stays small and is used again
-_PIECES = 8  # stretches of pages that are loaded one by one; more are joined first
+_PIECES = 4  # that a row is loaded in at most; scattered pages are joined before
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,18 +144,36 @@ class PageStore:
 
         That is fewer than matched where pages are gone since, or cannot be read from disk.
         """
-        self._tree.touch(match.nodes)
-        pages = list(self._pages.read(match.nodes))
-        whole: Arrays = ()
-        if self._shape.has_whole:
-            while pages and pages[-1].whole is None:
-                pages.pop()
-            whole = (pages[-1].whole or ()) if pages else ()
+        pages, whole = self._resume(match)
         start = 0
         for tensors, length in self._pieces(pages):
             pool.load(row, start, start + length, self._shape.join(tensors, whole))
             start += length
         return start
+
+    def gather(self, match: Match) -> tuple[int, SavedTokens]:
+        """A copy of a match as one state, and how many tokens it is of; see ``load``."""
+        pages, whole = self._resume(match)
+        pieces = [tensors for tensors, _ in self._pieces(pages)]
+        if not pieces:
+            return 0, self._shape.join(self._shape.empty(), whole)
+        joined = [np.concatenate(parts) for parts in zip(*pieces, strict=True)]
+        return len(pages) * PAGE_TOKENS, self._shape.join(joined, [owned(array) for array in whole])
+
+    def part(self, saved: SavedTokens, start: int, stop: int) -> SavedTokens:
+        """Tokens [start, stop) of a gathered state, whose end ``stop`` must be where there are whole states."""
+        growing, whole = self._shape.split(saved)
+        return self._shape.join([array[start:stop] for array in growing], whole)
+
+    def _resume(self, match: Match) -> tuple[list[Page], Arrays]:
+        """The pages of a match that can be resumed from now, and the whole states after the last of them."""
+        self._tree.touch(match.nodes)
+        pages = list(self._pages.read(match.nodes))
+        if not self._shape.has_whole:
+            return pages, ()
+        while pages and pages[-1].whole is None:
+            pages.pop()
+        return pages, (pages[-1].whole or ()) if pages else ()
 
     def hold(self, match: Match) -> None:
         """Keep the pages of a match until it is dropped as often as held; they may move to disk."""
@@ -265,7 +283,8 @@ class PageStore:
     def _pieces(self, pages: Sequence[Page]) -> Iterator[tuple[Arrays, int]]:
         """What is loaded piece by piece: the tensors of stretches of pages and their tokens.
 
-        Stretches are joined where they are many, since some storages copy a row per piece, and for whole states.
+        Stretches are joined where they are many, since some storages copy the row for each piece; into several pieces,
+        since the memory of one is used again for the next. With whole states there is one piece.
         """
         pieces: list[tuple[Arrays, int]] = []
         for in_slots, group in groupby(pages, lambda page: page.slot is not None):
@@ -274,8 +293,9 @@ class PageStore:
                 pieces += [(self._pages.view(first, length), length * PAGE_TOKENS) for first, length in found]
             else:
                 pieces += [(page.columns, PAGE_TOKENS) for page in group]
-        decoded = [(self._codec.decode(columns), length) for columns, length in pieces]
-        if len(decoded) > (1 if self._shape.has_whole else _PIECES):
-            parts = zip(*(tensors for tensors, _ in decoded), strict=True)
-            decoded = [([np.concatenate(part) for part in parts], sum(length for _, length in decoded))]
-        yield from decoded
+        size = len(pieces) if self._shape.has_whole else -(-len(pieces) // _PIECES)
+        for first in range(0, len(pieces), max(1, size)):
+            part = pieces[first : first + size]
+            decoded = [self._codec.decode(columns) for columns, _ in part]
+            joined = decoded[0] if len(part) == 1 else [np.concatenate(parts) for parts in zip(*decoded, strict=True)]
+            yield joined, sum(length for _, length in part)

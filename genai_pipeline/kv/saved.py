@@ -32,6 +32,10 @@ class SavedShape:
                 (growing if plan.grows else whole).extend(arrays)
         return growing, whole
 
+    def empty(self) -> list[NDArray[Any]]:
+        """The growing arrays of no tokens."""
+        return [np.empty((0, *layout.outer, *layout.inner), layout.dtype) for layout in self.growing]
+
     def join(self, growing: Sequence[NDArray[Any]], whole: Sequence[NDArray[Any]]) -> SavedTokens:
         """The inverse of ``split``."""
         left, right = iter(growing), iter(whole)

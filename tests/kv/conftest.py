@@ -100,7 +100,8 @@ class Decoder:
             assert self.pool.reserve(row, start + count)
         width = self.pool.bind("decoder", self.binding, rows, starts, counts)
         values = self.loop_values(starts, list(new.values()), width)
-        values["source"] = np.array([self.sources[row] for row in rows])[:, :, None]
+        if self.update == "fixed":
+            values["source"] = np.array([self.sources[row] for row in rows])[:, :, None]
         held = []
         for port, value in self.feeds.items():
             declared = self.graph.signature.inputs[port]

@@ -1,0 +1,162 @@
+"""Conversations that keep their state: each turn computes only what is new; they fork, rewind and are saved.
+
+A session keeps messages and the token ids of all turns. A new turn renders the whole conversation again; what of it
+has the same tokens as before is found among the kept pages, so the template may rewrite earlier turns as it likes.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from genai_pipeline.errors import EngineClosedError, EngineFailedError, RequestError
+from genai_pipeline.types import Event, Result
+
+if TYPE_CHECKING:
+    from genai_pipeline.engine.streams import Stream
+    from genai_pipeline.kv.page_store import Match
+
+Message = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment of a session to come back to."""
+
+    messages: tuple[Message, ...]
+    tokens: tuple[int, ...]
+
+
+class SessionHost(Protocol):
+    """What a session needs of the pipeline it belongs to; every call is safe from any thread."""
+
+    def ask(self, messages: Sequence[Message], salt: bytes, options: Mapping[str, Any]) -> tuple[Stream, list[int]]:
+        """Start a turn; gives its events and its prompt's tokens."""
+
+    def pin(self, tokens: Sequence[int], salt: bytes) -> Match:
+        """Keep the state of ``tokens`` until it is unpinned."""
+
+    def unpin(self, match: Match) -> None:
+        """Let pinned state go when room is needed."""
+
+    def save(self, path: str, mark: Mark, salt: bytes) -> None:
+        """Write a session to a file."""
+
+    def leave(self, session: Session) -> None:
+        """Forget a session that was closed."""
+
+
+class Session:
+    """One conversation. A context manager; use it from one thread at a time."""
+
+    def __init__(self, host: SessionHost, salt: bytes, mark: Mark = Mark((), ())) -> None:
+        self._host = host
+        self._salt = salt
+        self._mark = mark
+        self._pinned: Match | None = None
+        self._closed = False
+        self._lock = threading.Lock()
+        self.last_used = time.monotonic()
+        self._pin()
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The conversation so far."""
+        return self._mark.messages
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """Token ids of the conversation so far: the last prompt and its answer."""
+        return self._mark.tokens
+
+    def chat(self, content: str | Sequence[Mapping[str, Any]], *, role: str = "user", **options: Any) -> Result:
+        """Say something and wait for the answer. Raises the error that ended the turn, which then never was."""
+        from genai_pipeline.engine.collect import collect_result
+
+        turn = self.stream(content, role=role, **options)
+        return collect_result(turn, 1)
+
+    def stream(
+        self, content: str | Sequence[Mapping[str, Any]], *, role: str = "user", **options: Any
+    ) -> Iterator[Event]:
+        """Say something and get the answer's events; closed early, the answer so far is the answer."""
+        if self._closed:
+            raise RequestError("the session is closed", hint="open another one")
+        if options.get("n", 1) != 1:
+            raise RequestError("a session goes on with one answer: n must be 1", param="n")
+        messages = (*self._mark.messages, {"role": role, "content": content})
+        events, prompt = self._host.ask(messages, self._salt, options)
+        return self._follow(messages, prompt, events)
+
+    def checkpoint(self) -> Mark:
+        """This moment, to rewind to."""
+        return self._mark
+
+    def rewind(self, to: Mark) -> None:
+        """Go back to a moment of this session or of one it was forked from."""
+        self._go(to)
+
+    def fork(self) -> Session:
+        """Another session that goes on from here by itself."""
+        return Session(self._host, self._salt, self._mark)
+
+    def save(self, path: str) -> None:
+        """Write the conversation and its state to a file, for ``pipe.session(path)`` of any process.
+
+        Raises CheckpointError.
+        """
+        self._host.save(path, self._mark, self._salt)
+
+    def release_state(self) -> None:
+        """Let the kept state go when room is needed; the next turn computes what is gone."""
+        with self._lock:  # other sessions' threads call this too, when there are too many
+            pinned, self._pinned = self._pinned, None
+        if pinned is not None:
+            with suppress(EngineClosedError, EngineFailedError):  # the state went with the engine
+                self._host.unpin(pinned)
+
+    def close(self) -> None:
+        """End the session and let its state go."""
+        if not self._closed:
+            self._closed = True
+            self.release_state()
+            self._host.leave(self)
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _follow(self, messages: tuple[Message, ...], prompt: list[int], events: Stream) -> Iterator[Event]:
+        tokens: list[int] = []
+        texts: list[str] = []
+        failed = False
+        try:
+            with events:
+                for event in events:
+                    failed = failed or event.error is not None
+                    tokens += [] if event.token is None else [event.token]
+                    texts.append(event.text)
+                    yield event
+        finally:
+            if not failed:
+                answer = {"role": "assistant", "content": "".join(texts)}
+                self._go(Mark((*messages, answer), (*prompt, *tokens)))
+
+    def _go(self, mark: Mark) -> None:
+        self._mark = mark
+        self.last_used = time.monotonic()
+        self.release_state()
+        self._pin()
+
+    def _pin(self) -> None:
+        if self._mark.tokens and not self._closed:
+            self._pinned = self._host.pin(self._mark.tokens, self._salt)

@@ -1,0 +1,122 @@
+"""Sessions give the answers of whole conversations, and compute only what is new."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import genai_pipeline as gp
+from genai_pipeline.errors import CheckpointError, RequestError
+from genai_pipeline.testing import write_package
+
+OPTIONS = {"temperature": 0, "max_new_tokens": 8}
+
+
+def turns(*texts: str) -> list[dict[str, str]]:
+    return [{"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(texts)]
+
+
+def plain(pipe: gp.Pipeline, messages: Any) -> tuple[int, ...]:
+    return pipe.generate(messages=messages, **OPTIONS).tokens
+
+
+@pytest.mark.parametrize("prefix_cache", [True, False])
+@pytest.mark.parametrize("update", ["in_place", "append", "scatter"])
+def test_turns_are_those_of_the_whole_conversation(open_tiny: Any, update: str, prefix_cache: bool) -> None:
+    pipe, _ = open_tiny("kv", update=update, context_length=1024, load={"prefix_cache": prefix_cache})
+    with pipe.session() as session:
+        cached = []
+        for text in ("hello there", "how are you", "and so on"):
+            result = session.chat(text, **OPTIONS)
+            assert result.tokens == plain(pipe, session.messages[:-1])
+            cached.append(result.usage.cached_tokens)
+        assert len(session.messages) == 6
+        assert cached[0] < cached[1] < cached[2]
+
+
+def test_fork_and_rewind(open_tiny: Any) -> None:
+    pipe, _ = open_tiny("kv", context_length=1024)
+    with pipe.session() as session:
+        session.chat("one", **OPTIONS)
+        mark = session.checkpoint()
+        left = session.chat("left", **OPTIONS)
+        with session.fork() as fork:
+            assert fork.messages == session.messages
+            fork.chat("further", **OPTIONS)
+            assert len(fork.messages) == len(session.messages) + 2
+        session.rewind(to=mark)
+        assert session.checkpoint() == mark
+        assert session.chat("left", **OPTIONS).tokens == left.tokens
+        right = session.fork()
+        right.rewind(to=mark)
+        assert right.chat("right", **OPTIONS).tokens == plain(pipe, [*mark.messages, *turns("right")])
+        right.close()
+
+
+def test_a_stream_that_is_closed_leaves_the_answer_so_far(open_tiny: Any) -> None:
+    pipe, _ = open_tiny("kv", context_length=1024)
+    with pipe.session() as session:
+        events = session.stream("hello", temperature=0, ignore_eos=True)
+        pieces = [next(events) for _ in range(3)]
+        events.close()
+        assert session.messages[-1] == {"role": "assistant", "content": "".join(event.text for event in pieces)}
+
+
+def test_a_turn_that_fails_never_was(open_tiny: Any) -> None:
+    pipe, _ = open_tiny("kv", context_length=128)
+    with pipe.session() as session:
+        session.chat("hi", **OPTIONS)
+        before = session.checkpoint()
+        with pytest.raises(RequestError):
+            session.chat("x" * 200, **OPTIONS)
+        assert session.checkpoint() == before
+        session.chat("again", **OPTIONS)
+
+
+def test_kept_state_survives_other_traffic_and_goes_with_the_session(open_tiny: Any) -> None:
+    page = 16 * 2 * 2 * 2 * 8 * 4
+    pipe, package = open_tiny("kv", context_length=512, load={"memory": 4 * 64 * page})
+    (part,) = pipe._assembly.parts.values()
+    with pipe.session() as session:
+        session.chat("remember this for a while", **OPTIONS)
+        for i in range(40):
+            pipe.generate(tokens=package.vocabulary.encode(chr(ord("a") + i % 26) * (100 + i)), **OPTIONS)
+        assert part.store.usage().evictions > 0
+        assert session.chat("still there", **OPTIONS).usage.cached_tokens >= 32
+        assert part.store.usage().held_pages > 0
+    assert part.store.usage().held_pages == 0
+
+
+def test_saved_in_one_process_and_gone_on_with_in_another(tmp_path: Path) -> None:
+    package = write_package(tmp_path / "package", "kv", context_length=1024)
+    script = (
+        "import sys, genai_pipeline as gp\n"
+        "with gp.load(sys.argv[1]) as pipe, pipe.session() as session:\n"
+        "    session.chat('a long way to go before we sleep', temperature=0, max_new_tokens=8)\n"
+        "    session.save(sys.argv[2])\n"
+    )
+    saved = tmp_path / "session.safetensors"
+    subprocess.run([sys.executable, "-c", script, package.path, saved], check=True, timeout=120)
+    with gp.load(package.path) as pipe, pipe.session(str(saved)) as session:
+        assert len(session.messages) == 2
+        result = session.chat("and then", **OPTIONS)
+        assert result.usage.cached_tokens >= 32
+        assert result.tokens == plain(pipe, session.messages[:-1])
+
+
+def test_files_of_other_packages_and_damaged_files_are_refused(open_tiny: Any, tmp_path: Path) -> None:
+    pipe, _ = open_tiny("kv", context_length=1024)
+    other, _ = open_tiny("kv", context_length=512)
+    path = tmp_path / "saved"
+    with pipe.session() as session:
+        session.chat("hello", **OPTIONS)
+        session.save(str(path))
+    with pytest.raises(CheckpointError, match="digest"):
+        other.session(str(path))
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(CheckpointError, match="saved"):
+        pipe.session(str(path))
