@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -33,6 +34,7 @@ class LoadOptions:
     memory: str | int | float = "auto"
     prefix_cache: bool = True
     policy: str = "priority"
+    profile: str | None = None
 
     @staticmethod
     def of(
@@ -46,6 +48,7 @@ class LoadOptions:
         memory: str | int | float = "auto",
         prefix_cache: bool = True,
         policy: str = "priority",
+        profile: str | os.PathLike[str] | None = None,
     ) -> LoadOptions:
         """Checked options. Raises OptionError by name."""
         _one_of("backend", backend, BACKENDS)
@@ -59,8 +62,23 @@ class LoadOptions:
             raise OptionError("providers is an empty list", param="providers", hint="leave it out, or name 'cpu'")
         chosen = None if names is None else tuple(names)
         return LoadOptions(
-            backend, chosen, threads, context_length, prefill_chunk, max_batch, memory, prefix_cache, policy
+            backend,
+            chosen,
+            threads,
+            context_length,
+            prefill_chunk,
+            max_batch,
+            memory,
+            prefix_cache,
+            policy,
+            _profile(profile),
         )
+
+
+def _profile(given: str | os.PathLike[str] | None) -> str | None:
+    if given is None or isinstance(given, str | os.PathLike):
+        return None if given is None else os.fspath(given)
+    raise OptionError(f"profile must be the path of a file to write, not {given!r}", param="profile")
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -55,11 +55,13 @@ def load(
     memory: str | int | float = "auto",
     prefix_cache: bool = True,
     policy: str = "priority",
+    profile: str | Path | None = None,
     progress: Callable[..., None] | None = None,
 ) -> Pipeline:
     """Load a package by folder, metadata file or known name, which is pulled on first use.
 
-    Raises PackageNotFoundError, PackageInvalidError with every problem, BackendError or OptionError.
+    ``profile`` writes a trace of the engine to that file. Raises PackageNotFoundError, PackageInvalidError with every
+    problem, BackendError or OptionError.
     """
     from genai_pipeline.importers.progress import silent
     from genai_pipeline.importers.pull import resolve
@@ -74,6 +76,7 @@ def load(
         memory=memory,
         prefix_cache=prefix_cache,
         policy=policy,
+        profile=profile,
     )
     path = resolve(package, precision=precision, progress=progress or silent)
     checked = check_package(path)
@@ -141,6 +144,10 @@ class Pipeline:
     def context_length(self) -> int:
         """Most tokens a sequence may have, prompt and answer together."""
         return self._assembly.context_length
+
+    def stats(self) -> dict[str, Any]:
+        """Counters and gauges of the engine as plain JSON, by the names of docs/telemetry.md; from any thread."""
+        return self._assembly.telemetry.snapshot()
 
     def options(self, **options: Any) -> GenerationOptions:
         """The options in effect for a request that sets ``options``. Raises OptionError."""

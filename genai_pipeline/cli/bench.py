@@ -57,7 +57,12 @@ def bench(
     threads: Annotated[int | None, typer.Option(help="Threads of the runtime.")] = None,
     context_length: Annotated[int | None, typer.Option(help="Lower the package's context to this.")] = None,
     prefill_chunk: Annotated[int | None, typer.Option(help="Prompt tokens per prefill run.")] = None,
+    max_batch: Annotated[int | None, typer.Option(help="Most sequences that run at once.")] = None,
+    memory: Annotated[str | None, typer.Option(help="Bound of cache memory: 2GiB, 0.5, auto.")] = None,
+    no_prefix_cache: Annotated[bool, typer.Option("--no-prefix-cache", help="Compute every prompt in full.")] = False,
+    policy: Annotated[str | None, typer.Option(help="Who comes first: priority, first_come, fair_share.")] = None,
     provider: Annotated[list[str] | None, typer.Option(help="cpu, cuda, ... (repeatable, first choice first).")] = None,
+    profile: Annotated[str | None, typer.Option(metavar="FILE", help="Write a trace for Perfetto there.")] = None,
 ) -> None:
     """Measure tokens per second and latencies under a load."""
     shape: dict[str, Any] = {"requests": requests, "concurrency": concurrency, "rate": rate}
@@ -67,7 +72,8 @@ def bench(
     _at_least("warm_up", warm_up, 0)
     _check_peer(peer)
     given = {"threads": threads, "providers": provider or None, "context_length": context_length}
-    given |= {"prefill_chunk": prefill_chunk}
+    given |= {"prefill_chunk": prefill_chunk, "max_batch": max_batch, "memory": memory, "policy": policy}
+    given |= {"prefix_cache": False if no_prefix_cache else None, "profile": profile}
     options = {name: value for name, value in given.items() if value is not None}
     path, encode = _package(ctx.obj, package, precision)
     with ExitStack() as held:

@@ -44,13 +44,12 @@ def run(
     ignore_eos: Annotated[bool | None, typer.Option("--ignore-eos", help="Go on after end tokens.")] = None,
     param: Annotated[list[str] | None, typer.Option(metavar="K=V", help="A parameter the package declares.")] = None,
     precision: Annotated[str | None, typer.Option(help="Of a known package: the variant to use.")] = None,
-    threads: Annotated[
-        int | None, typer.Option(help="Threads of the runtime (default: what the machine gives).")
-    ] = None,
+    threads: Annotated[int | None, typer.Option(help="Of the runtime (default: what the machine gives).")] = None,
     context_length: Annotated[int | None, typer.Option(help="Lower the package's context to this.")] = None,
     prefill_chunk: Annotated[int | None, typer.Option(help="Prompt tokens per prefill run.")] = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds after which the request is given up.")] = None,
     provider: Annotated[list[str] | None, typer.Option(help="cpu, cuda, ... (repeatable, first choice first).")] = None,
+    profile: Annotated[str | None, typer.Option(metavar="FILE", help="Write a trace for Perfetto there.")] = None,
 ) -> None:
     """Run one request and stream the answer to stdout."""
     options: dict[str, Any] = {
@@ -69,7 +68,7 @@ def run(
     }
     request = _given(options) | _prompt(prompt, system, raw)
     loading = {"precision": precision, "threads": threads, "providers": provider or None}
-    loading |= {"context_length": context_length, "prefill_chunk": prefill_chunk}
+    loading |= {"context_length": context_length, "prefill_chunk": prefill_chunk, "profile": profile}
     with loaded(ctx.obj, package, _given(loading)) as pipe:
         usage, timings = print_json(pipe, request) if as_json else print_stream(ctx.obj, pipe, request)
     if stats:

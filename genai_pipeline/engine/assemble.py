@@ -10,9 +10,13 @@ from genai_pipeline.config import DEFAULT_CONTEXT, LoadOptions
 from genai_pipeline.engine.admission import Bounds
 from genai_pipeline.engine.decode_loop import DecodeLoop, LoopRules
 from genai_pipeline.engine.engine import Engine
+from genai_pipeline.engine.gauges import engine_gauges
+from genai_pipeline.engine.listeners import Listener, Listeners
 from genai_pipeline.engine.memory import StateMemory, claim_memory
 from genai_pipeline.engine.pace import Pace
 from genai_pipeline.engine.state_keeper import StateKeeper
+from genai_pipeline.engine.telemetry import Telemetry
+from genai_pipeline.engine.trace import TraceFile, Tracer
 from genai_pipeline.errors import OptionError, PackageError
 from genai_pipeline.graph.plan import ComponentPlan, ExecutionPlan, ScopePlan, StagePlan, StatePlan
 from genai_pipeline.kv.geometry import PAGE_TOKENS
@@ -56,6 +60,8 @@ class Assembly:
     graphs: Mapping[str, LoadedGraph]
     parts: Mapping[str, StatePart]  # by loop
     context_length: int
+    telemetry: Telemetry
+    listener: Listener
 
     @property
     def pools(self) -> dict[str, KvPool]:
@@ -65,6 +71,7 @@ class Assembly:
     def close(self) -> None:
         """Stop the engine, then free states and graphs."""
         self.engine.close()
+        self.listener.close()
         for part in self.parts.values():
             part.close()
         for graph in self.graphs.values():
@@ -97,9 +104,18 @@ def assemble(
         for id, pool in pools.items()
     }
     scheduler = Scheduler(budgets, POLICIES[options.policy]())
-    engine = Engine(plan, loops, scheduler, {id: Pace(options.prefill_chunk) for id in loops})
+    stores = [part.store for part in parts]
+    gauges = engine_gauges(scheduler, pools, stores, graphs, prefix_cache=options.prefix_cache)
+    telemetry = Telemetry(gauges, prefix_cache=options.prefix_cache)
+    listener = telemetry if options.profile is None else Listeners(telemetry, Tracer(TraceFile(options.profile)))
+    engine = Engine(plan, loops, scheduler, {id: Pace(options.prefill_chunk) for id in loops}, listener)
     return Assembly(
-        engine, graphs, {stage.id: part for stage, part in zip(plan.root.stages, parts, strict=True)}, context
+        engine,
+        graphs,
+        {stage.id: part for stage, part in zip(plan.root.stages, parts, strict=True)},
+        context,
+        telemetry,
+        listener,
     )
 
 

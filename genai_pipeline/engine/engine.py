@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 from genai_pipeline.engine.decode_loop import DecodeLoop
+from genai_pipeline.engine.listeners import Listener
 from genai_pipeline.engine.pace import Pace
 from genai_pipeline.engine.request import Request, RequestState
 from genai_pipeline.engine.sequence import Sequence
@@ -20,6 +21,7 @@ from genai_pipeline.engine.step import Stepper
 from genai_pipeline.engine.walk import Walk, last_event
 from genai_pipeline.errors import EngineClosedError, EngineFailedError, GenaiError, RequestTimeoutError
 from genai_pipeline.graph.plan import ExecutionPlan
+from genai_pipeline.scheduler.plan import StepPlan
 from genai_pipeline.scheduler.scheduler import Scheduler
 from genai_pipeline.scheduler.ticket import Ticket
 from genai_pipeline.types import Event, FinishReason
@@ -37,13 +39,15 @@ class Engine:
         loops: Mapping[str, DecodeLoop],
         scheduler: Scheduler,
         paces: Mapping[str, Pace],
+        listener: Listener,
     ) -> None:
         self._loops = loops
         self._scheduler = scheduler
         self._walk = Walk(plan, loops)
+        self._listener = listener
         self._live: dict[int, Sequence] = {}
         self._requests: set[RequestState] = set()
-        self._stepper = Stepper(loops, scheduler, self._live, paces, self._finish_sequence)
+        self._stepper = Stepper(loops, scheduler, self._live, paces, self._finish_sequence, listener)
         self._inbox: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._lock = threading.Lock()  # orders submissions against closing
         self._closed: GenaiError | None = None
@@ -53,7 +57,11 @@ class Engine:
     def submit(self, request: Request) -> RequestState:
         """Check and queue a request from any thread. Raises RequestError, CapacityError or EngineClosedError."""
         state = RequestState(request)
-        sequences = self._walk.start_next(state)
+        try:
+            sequences = self._walk.start_next(state)
+        except GenaiError:
+            self._listener.refused()
+            raise
         with self._lock:
             if self._closed is not None:
                 raise self._closed
@@ -95,7 +103,7 @@ class Engine:
         try:
             while self._closed is None:
                 self._take_in()
-                plan = self._scheduler.plan()
+                plan = self._plan()
                 assert not self._live or any(plan), "live sequences, and nothing to do"
                 self._stepper.execute(plan)
                 self._expire()
@@ -117,14 +125,22 @@ class Engine:
         while not self._inbox.empty():
             self._inbox.get()()
 
+    def _plan(self) -> StepPlan:
+        started = time.perf_counter()
+        plan = self._scheduler.plan()
+        self._listener.planned(plan, started, time.perf_counter())
+        return plan
+
     def _enter(self, state: RequestState, sequences: list[Sequence]) -> None:
         self._requests.add(state)
+        self._listener.entered(state)
         self._queue(sequences)
 
     def _queue(self, sequences: list[Sequence]) -> None:
         for sequence in sequences:
             self._live[sequence.id] = sequence
             self._scheduler.submit(_ticket(sequence))
+        self._listener.queued(sequences)
 
     def _finish_sequence(self, sequence: Sequence) -> None:
         """A sequence has its finish reason: free what it holds, and move its request on when it was the last."""
@@ -176,10 +192,12 @@ class Engine:
         self._live.pop(sequence.id, None)
         self._scheduler.finish(sequence.id)
         self._loops[sequence.loop].close(sequence)
+        self._listener.left(sequence)
 
     def _close_request(self, state: RequestState) -> None:
         state.done = True
         self._requests.discard(state)
+        self._listener.ended(state)
         state.request.emit(None)
 
     def _expire(self) -> None:

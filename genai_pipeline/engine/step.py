@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from genai_pipeline.engine.batch import Batch
 from genai_pipeline.engine.decode_loop import DecodeLoop
+from genai_pipeline.engine.listeners import Listener
 from genai_pipeline.engine.pace import Pace
 from genai_pipeline.engine.sequence import Sequence
 from genai_pipeline.errors import GraphRunError
@@ -27,12 +28,14 @@ class Stepper:
         live: Mapping[int, Sequence],
         paces: Mapping[str, Pace],
         finish: Finish,
+        listener: Listener,
     ) -> None:
         self._loops = loops
         self._scheduler = scheduler
         self._live = live
         self._paces = paces
         self._finish = finish
+        self._listener = listener
 
     def execute(self, plan: StepPlan) -> None:
         """Preempt, admit, then run every run of the plan as its own transaction."""
@@ -49,6 +52,7 @@ class Stepper:
     def _admit(self, sequence: Sequence) -> None:
         state = sequence.request
         restored = self._loops[sequence.loop].open(sequence)
+        self._listener.admitted(sequence)
         if restored:
             self._scheduler.advance(sequence.id, restored, len(sequence.tokens))
         if state.admitted is None:
@@ -62,11 +66,14 @@ class Stepper:
         try:
             logits = loop.run(kind, batch)
         except GraphRunError as error:
+            self._listener.failed(kind, batch)
             self._isolate(loop, kind, batch, error)
             return
-        self._took(loop, kind, batch, time.perf_counter() - started)
+        stopped = time.perf_counter()
+        self._took(loop, kind, batch, stopped - started)
         tokens = iter(loop.choose(batch, logits))
         loop.commit(batch)
+        self._listener.ran(kind, batch, started, stopped)
         for sequence, samples in zip(batch.sequences, batch.samples, strict=True):
             if samples:
                 self._append(loop, sequence, next(tokens))
