@@ -12,7 +12,8 @@ def compaction(decoding: Collection[int], taken: Collection[int]) -> list[tuple[
     free row at or after b; the pool has one row more than sequences, so that there is one.
     """
     b = len(decoding)
-    holes = [row for row in range(b) if row not in decoding]
+    # Free holes first: filling them frees rows at or after b, which the rows in the way then move to.
+    holes = sorted((row for row in range(b) if row not in decoding), key=lambda row: (row in taken, row))
     if not holes:
         return []
     outside = sorted(row for row in decoding if row >= b)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,6 +76,31 @@ def test_requests_are_counted_by_how_they_come_and_end(open_tiny: Any, monkeypat
         "finished": {},
     }
     assert pipe.stats()["runs"]["failed"] == 1
+
+
+def test_figures_are_read_from_any_thread_while_requests_run(open_tiny: Any) -> None:
+    pipe, package = open_tiny("kv", context_length=512)
+    prompts = [package.vocabulary.encode(f"{letter}bcdefghij" * 8) for letter in "abcdefgh"]
+    seen: list[dict[str, Any]] = []
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.is_set():
+            seen.append(pipe.stats())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        streams = [pipe.stream(tokens=tokens, max_new_tokens=64, temperature=0, ignore_eos=True) for tokens in prompts]
+        for stream in streams:
+            list(stream)
+    finally:
+        done.set()
+        watcher.join()
+    generated = [figures["tokens"]["generated"] for figures in seen]
+    assert generated == sorted(generated)
+    assert pipe.stats()["tokens"]["generated"] == 8 * 64
+    assert pipe.stats()["requests"]["finished"] == {"length": 8}
 
 
 def test_figures_stay_readable_after_the_end(open_tiny: Any) -> None:
