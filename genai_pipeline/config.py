@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from genai_pipeline.errors import OptionError
+from genai_pipeline.option_values import boolean, integer
 from genai_pipeline.problems import nearest, one_of
 
 BACKENDS = ("auto", "ort")
 POLICIES = ("priority", "first_come", "fair_share")
 DEFAULT_MAX_BATCH = 16
 DEFAULT_PREFILL_CHUNK = 512
+MAX_THREADS = 1024
 DEFAULT_CONTEXT = 4096  # of packages that declare none
 
 
@@ -53,26 +55,29 @@ class LoadOptions:
         """Checked options. Raises OptionError by name."""
         _one_of("backend", backend, BACKENDS)
         _one_of("policy", policy, POLICIES)
-        _at_least("max_batch", max_batch, 1)
-        _at_least("threads", threads, 1)
-        _at_least("context_length", context_length, 2)
-        _at_least("prefill_chunk", prefill_chunk, 3)
-        names = (providers,) if isinstance(providers, str) else providers
-        if names is not None and not names:
-            raise OptionError("providers is an empty list", param="providers", hint="leave it out, or name 'cpu'")
-        chosen = None if names is None else tuple(names)
         return LoadOptions(
             backend,
-            chosen,
-            threads,
-            context_length,
-            prefill_chunk,
-            max_batch,
+            _providers(providers),
+            None if threads is None else integer("threads", threads, 1, MAX_THREADS),
+            None if context_length is None else integer("context_length", context_length, 2),
+            integer("prefill_chunk", prefill_chunk, 3),
+            integer("max_batch", max_batch, 1),
             memory,
-            prefix_cache,
+            boolean("prefix_cache", prefix_cache),
             policy,
             _profile(profile),
         )
+
+
+def _providers(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    if given is None:
+        return None
+    names = (given,) if isinstance(given, str) else given
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise OptionError(f"providers must be a name or a list of them, not {given!r}", param="providers")
+    if not names:
+        raise OptionError("providers is an empty list", param="providers", hint="leave it out, or name 'cpu'")
+    return tuple(names)
 
 
 def _profile(given: str | os.PathLike[str] | None) -> str | None:
@@ -85,8 +90,3 @@ def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         hint = nearest(str(value), allowed) or f"it is one of: {one_of(allowed)}"
         raise OptionError(f"unknown {name} '{value}'", param=name, hint=hint)
-
-
-def _at_least(name: str, value: int | None, low: int) -> None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < low):
-        raise OptionError(f"{name} must be an integer of at least {low}, not {value!r}", param=name)

@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 
 from genai_pipeline.config import DEFAULT_MAX_BATCH, DEFAULT_PREFILL_CHUNK, LoadOptions
-from genai_pipeline.errors import PackageInvalidError
+from genai_pipeline.errors import OptionError, PackageInvalidError
+from genai_pipeline.option_values import package_path
 from genai_pipeline.problems import Problem, Problems
 from genai_pipeline.types import PROMPT_OPTIONS, QUEUE_OPTIONS, RequestOptions, Result
 
@@ -37,7 +38,11 @@ def validate(path: str | Path) -> tuple[PackageSpec | None, tuple[Problem, ...]]
 def compile(spec: PackageSpec) -> ExecutionPlan:
     """The execution plan of checked metadata; ``plan.graph`` is a networkx DiGraph. Raises PackageInvalidError."""
     from genai_pipeline.graph.compile import compile_package
+    from genai_pipeline.metadata.model import PackageSpec
 
+    if not isinstance(spec, PackageSpec):
+        hint = "spec, problems = validate(package); spec is None where the metadata cannot be read"
+        raise OptionError(f"compile takes what validate gives, not {spec!r}", param="spec", hint=hint)
     plan, problems = compile_package(spec)
     return _accept(str(spec.file), plan, problems)
 
@@ -65,6 +70,7 @@ def load(
     """
     from genai_pipeline.importers.progress import silent
     from genai_pipeline.importers.pull import resolve
+    from genai_pipeline.kv.budget import machine_memory, parse_memory
 
     options = LoadOptions.of(
         backend=backend,
@@ -78,6 +84,7 @@ def load(
         policy=policy,
         profile=profile,
     )
+    parse_memory(memory, machine_memory())
     path = resolve(package, precision=precision, progress=progress or silent)
     checked = check_package(path)
     plan = _accept(str(path), checked.plan, checked.problems)
@@ -101,7 +108,7 @@ def check_package(path: str | Path) -> CheckedPackage:
     from genai_pipeline.preprocess.text_checks import check_text
     from genai_pipeline.sampling.params import check_declared_options
 
-    spec, found = load_package(path)
+    spec, found = load_package(package_path(path))
     problems = Problems()
     problems.extend(found)
     if spec is None:
@@ -137,6 +144,8 @@ class Pipeline:
         self.plan = plan
         self._options = options
         self._prompts: PromptReader = PromptReader(plan.package, tokenizers)
+        sizes = tuple(plan.facts["vocab_sizes"].values()) or [loaded.highest_id + 1 for loaded in tokenizers.values()]
+        self._vocabulary: int | None = max(sizes, default=None)
         self._assembly: Assembly = assemble(plan, OrtBackend(threads=options.threads), tokenizers, options)
         self._close = weakref.finalize(self, self._assembly.close)  # once, at the latest with the last reference
 
@@ -236,10 +245,12 @@ class Pipeline:
 
     def _submit_values(self, values: Mapping[str, Any], options: Mapping[str, Any], salt: bytes = b"") -> Submit:
         from genai_pipeline.engine.request import Queueing, Request
+        from genai_pipeline.sampling.params import check_vocabulary
         from genai_pipeline.sampling.random import fresh_seed
 
         queueing = Queueing.of(**{name: options[name] for name in QUEUE_OPTIONS if name in options})
         effective = self.options(**{name: value for name, value in options.items() if name not in QUEUE_OPTIONS})
+        check_vocabulary(effective, self._vocabulary)
         seed = fresh_seed() if effective.seed is None else effective.seed
 
         def submit(emit: Emit) -> Callable[[], None]:

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from genai_pipeline.cgroups import MEMBERSHIP, ROOT, Group, groups
+from genai_pipeline.config import MAX_THREADS
 from genai_pipeline.errors import OptionError
+from genai_pipeline.option_values import integer
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +39,8 @@ class ThreadPool:
 
         Raises OptionError when the pool already has another size than the one asked for.
         """
-        if threads is not None and not 1 <= threads <= 1024:
-            raise OptionError(f"threads must be from 1 to 1024, not {threads}", param="threads")
+        if threads is not None:
+            integer("threads", threads, 1, MAX_THREADS)
         with self._lock:
             if self._state is None:
                 self._state = _create(runtime, threads)

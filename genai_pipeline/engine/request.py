@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from genai_pipeline.errors import OptionError
+from genai_pipeline.option_values import number, text
 from genai_pipeline.problems import nearest, one_of
 from genai_pipeline.sampling.params import GenerationOptions
 from genai_pipeline.scheduler.ticket import Priority
@@ -30,16 +31,13 @@ class Queueing:
     @staticmethod
     def of(*, timeout: float | None = None, priority: str = "normal", key: str = "") -> Queueing:
         """Checked settings; ``timeout`` in seconds from now. Raises OptionError."""
-        if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
-            raise OptionError(f"timeout must be a number of seconds above 0, not {timeout!r}", param="timeout")
+        seconds = None if timeout is None else number("timeout", timeout, 0, above=True)
         names = {level.name.lower(): level for level in Priority}
-        if priority not in names:
+        if not isinstance(priority, str) or priority not in names:
             hint = nearest(str(priority), names) or f"priorities are: {one_of(names)}"
             raise OptionError(f"unknown priority {priority!r}", param="priority", hint=hint)
-        if not isinstance(key, str):
-            raise OptionError(f"key must be a string, not {key!r}", param="key")
-        deadline = None if timeout is None else time.perf_counter() + timeout
-        return Queueing(deadline, names[priority], key)
+        deadline = None if seconds is None else time.perf_counter() + seconds
+        return Queueing(deadline, names[priority], text("key", key))
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ def is_whole(folder: Path, fingerprint: str) -> bool:
     """Whether the folder holds a finished package made from what ``fingerprint`` stands for."""
     try:
         stamp = json.loads((folder / _STAMP).read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError):
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError):  # absent, out of reach, or cut off
         return False
     return isinstance(stamp, dict) and stamp.get("fingerprint") == fingerprint
 

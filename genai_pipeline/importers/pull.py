@@ -9,13 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from genai_pipeline.errors import OfflineError, PackageNotFoundError
+from genai_pipeline.errors import OfflineError, OptionError, PackageNotFoundError
 from genai_pipeline.importers import cache, fetch
 from genai_pipeline.importers.progress import Progress, silent
 from genai_pipeline.importers.recipes import METADATA_FILE, Recipe, find_recipe, known_names
+from genai_pipeline.option_values import package_path
 from genai_pipeline.problems import nearest, one_of
 
 OFFLINE_VARIABLE = "GENAI_PIPELINE_OFFLINE"
+_YES = ("1", "true", "yes", "on")
+_NO = ("0", "false", "no", "off", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +53,28 @@ def resolve(
 
     ``precision`` chooses among the variants of a known package. Raises PackageNotFoundError with the nearest name.
     """
-    path = Path(package).expanduser()
-    if path.exists():
+    name = package_path(package)
+    path = Path(name).expanduser()
+    if _is_there(path):
         if precision is not None:
             raise PackageNotFoundError(
                 f"{package} is a package on disk: its precision is what it was made with",
                 hint="leave precision out, or give the name of a known package",
             )
         return path
-    if str(package) in known_names():
-        return pull(str(package), precision=precision, offline=offline, progress=progress)
+    if name in known_names():
+        return pull(name, precision=precision, offline=offline, progress=progress)
     raise PackageNotFoundError(
         f"'{package}' is no folder, no metadata file and no known package",
-        hint=nearest(str(package), known_names()) or f"known packages: {one_of(known_names())}",
+        hint=nearest(name, known_names()) or f"known packages: {one_of(known_names())}",
     )
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError as error:  # no permission, or a name too long for the system
+        raise PackageNotFoundError(f"'{path}' cannot be read: {error.strerror}") from error
 
 
 def pull(
@@ -83,9 +94,10 @@ def pull(
     variant = recipe.precision(precision)
     folder = cache.package_folder(name, variant)
     print_of_recipe = _fingerprint(recipe)
+    forbidden = is_offline() if offline is None else offline
     if source is None and cache.is_whole(folder, print_of_recipe):
         return folder
-    if source is None and (is_offline() if offline is None else offline):
+    if source is None and forbidden:
         raise _offline_error(recipe, variant)
     return cache.materialise(
         folder,
@@ -96,14 +108,26 @@ def pull(
     )
 
 
+def find_entry(name: str) -> PackageEntry:
+    """A known package, and which precisions of it are in the cache. Raises PackageNotFoundError."""
+    return _entry(find_recipe(name))
+
+
 def list_packages() -> tuple[PackageEntry, ...]:
     """All known packages, and which precisions of each are in the cache."""
     return tuple(_entry(find_recipe(name)) for name in known_names())
 
 
 def is_offline() -> bool:
-    """Whether GENAI_PIPELINE_OFFLINE forbids downloads."""
-    return os.environ.get(OFFLINE_VARIABLE, "").lower() not in ("", "0", "false", "no")
+    """Whether GENAI_PIPELINE_OFFLINE forbids downloads. Raises OptionError for what means neither yes nor no."""
+    value = os.environ.get(OFFLINE_VARIABLE, "").strip().lower()
+    if value in _YES or value in _NO:
+        return value in _YES
+    raise OptionError(
+        f"{OFFLINE_VARIABLE} is '{os.environ[OFFLINE_VARIABLE]}', which means neither yes nor no",
+        param=OFFLINE_VARIABLE,
+        hint=f"set it to one of {', '.join(_YES)}; or to one of {', '.join(_NO[:-1])}, or to nothing",
+    )
 
 
 def _entry(recipe: Recipe) -> PackageEntry:

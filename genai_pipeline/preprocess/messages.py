@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from genai_pipeline.errors import RequestError
+from genai_pipeline.preprocess.plain_encoder import encodable
 from genai_pipeline.problems import nearest, one_of
 
 ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "function"))
@@ -75,7 +76,9 @@ def plain_data(where: str, value: Any, depth: int = 0) -> Any:
         raise RequestError(f"{where} is nested more than {_MAX_DEPTH} deep", param=where)
     if value is None or isinstance(value, bool):
         return value
-    for kind in (str, int, float):
+    if isinstance(value, str):
+        return encodable(value, where)
+    for kind in (int, float):
         if isinstance(value, kind):
             return value if type(value) is kind else getattr(kind, f"__{kind.__name__}__")(value)
     if isinstance(value, Mapping):

@@ -7,6 +7,7 @@ from typing import Any
 
 from genai_pipeline.errors import OptionError
 from genai_pipeline.metadata.model import ParameterSpec
+from genai_pipeline.option_values import as_number
 from genai_pipeline.problems import nearest, one_of
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
@@ -43,12 +44,19 @@ def _check(spec: ParameterSpec, value: Any) -> Any:
                 hint=nearest(str(value), map(str, spec.values)),
             )
         return value
+    value = _plain(value)
     is_boolean = isinstance(value, bool)
     if is_boolean != (spec.type == "boolean") or not isinstance(value, _TYPES[spec.type]):
         raise OptionError(f"{spec.name} must be of type {spec.type}, not {value!r}", param=spec.name)
     if isinstance(value, int | float) and not is_boolean:
         _check_range(spec, value)
     return value
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of other libraries as Python's own."""
+    number = as_number(value)
+    return value if number is None else number
 
 
 def _check_range(spec: ParameterSpec, value: float) -> None:

@@ -98,11 +98,14 @@ def alternatives(texts: Iterable[str]) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
 
 
-def encodable(text: str) -> str:
-    """The text as a plain string, if it is valid Unicode; raises RequestError for halves of surrogate pairs."""
+def encodable(text: str, name: str = "") -> str:
+    """The text as a plain string, if it is valid Unicode; raises RequestError for halves of surrogate pairs.
+
+    ``name`` is what the caller calls the text: characters are counted in it, from 0.
+    """
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        message = f"the text is not valid Unicode at character {error.start}: half of a surrogate pair"
-        raise RequestError(message, param="prompt") from error
+        message = f"{name or 'the text'} is not valid Unicode at character {error.start}: half of a surrogate pair"
+        raise RequestError(message, param=name or "prompt", hint="send text that was decoded as UTF-8") from error
     return str.__str__(text)

@@ -7,9 +7,11 @@ from typing import Any
 
 from genai_pipeline.errors import RequestError
 from genai_pipeline.metadata.model import InputSpec, PackageSpec
+from genai_pipeline.option_values import as_integer, boolean
 from genai_pipeline.preprocess.chat import ChatTemplate, require_template
 from genai_pipeline.preprocess.messages import user_turn
 from genai_pipeline.preprocess.parameters import read_parameters
+from genai_pipeline.preprocess.plain_encoder import encodable
 from genai_pipeline.preprocess.tokenizer import Tokenizer
 from genai_pipeline.problems import nearest, one_of
 
@@ -42,15 +44,19 @@ class PromptReader:
         raw: bool = False,
         parameters: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Values of a request that gives its text as exactly one of prompt, messages and tokens."""
+        """Values of a request that gives its text as exactly one of prompt, messages and tokens.
+
+        One that gives none of them means the default of the main input, where that has one.
+        """
+        spec = self._main_input()
         given = {"prompt": prompt, "messages": messages, "tokens": tokens}
         named = [name for name, value in given.items() if value is not None]
+        if not named and spec.default is not None:
+            prompt, named = spec.default, ["prompt"]
         if len(named) != 1:
             what = " and ".join(named) if named else "none of them"
             raise RequestError(f"give exactly one of prompt, messages and tokens, not {what}", param="prompt")
-        if system is not None and (prompt is None or raw):
-            raise RequestError("system goes with a plain prompt that the chat template renders", param="system")
-        spec = self._main_input()
+        _check_plain(system, boolean("raw", raw), plain=prompt is not None)
         if tokens is not None:
             values = self._tokens(spec, tokens)
         elif messages is not None:
@@ -98,7 +104,7 @@ class PromptReader:
         for name in names:
             spec = self._package.inputs[name]
             if spec.default is not None:
-                values.update(self._text(spec, spec.default, None, raw=True))
+                values.update(self._text(spec, spec.default, None, raw=False))
             elif spec.required:
                 raise RequestError(f"input '{name}' is required", param=name)
         return values
@@ -106,6 +112,8 @@ class PromptReader:
     def _text(self, spec: InputSpec, text: Any, system: str | None, *, raw: bool) -> dict[str, Any]:
         if not isinstance(text, str):
             raise RequestError(f"{spec.name} must be a string, not {type(text).__name__}", param=spec.name)
+        for what, written in ((spec.name, text), ("system", system or "")):
+            encodable(written, what)
         name = spec.tokenizer or DEFAULT_TOKENIZER
         if not raw and (self._templates.get(name) is not None or system is not None):
             return self._chat(spec, user_turn(text, system))
@@ -120,13 +128,37 @@ class PromptReader:
     def _tokens(self, spec: InputSpec, tokens: Sequence[int]) -> dict[str, Any]:
         tokenizer = self._tokenizers.get(spec.tokenizer or DEFAULT_TOKENIZER)
         size = None if tokenizer is None else tokenizer.vocab_size
-        ids = tuple(tokens)
+        ids = _ids(tokens)
         for token in ids:
-            if isinstance(token, bool) or not hasattr(token, "__index__"):
-                raise RequestError(f"tokens must be a list of ids, not {token!r}", param="tokens")
             if token < 0 or (size is not None and token >= size):
                 raise RequestError(f"token {token} is outside the vocabulary, [0, {size})", param="tokens")
         return _published(spec, "" if tokenizer is None else tokenizer.decode(ids, skip_special=False), ids)
+
+
+def _check_plain(system: Any, raw: bool, *, plain: bool) -> None:
+    """Refuse what goes with a plain prompt only, where there is none."""
+    if raw and not plain:
+        hint = "messages are rendered by the chat template, tokens are sent as they are"
+        raise RequestError("raw goes with a plain prompt, not with messages or tokens", param="raw", hint=hint)
+    if system is None:
+        return
+    if raw or not plain:
+        raise RequestError("system goes with a plain prompt that the chat template renders", param="system")
+    if not isinstance(system, str):
+        raise RequestError(f"system must be a string, not {type(system).__name__}", param="system")
+
+
+def _ids(tokens: Any) -> tuple[int, ...]:
+    """Token ids as plain integers: of a list, a tuple or an array of one axis."""
+    if isinstance(tokens, str | bytes) or not hasattr(tokens, "__iter__"):
+        raise RequestError(f"tokens must be a list of ids, not {tokens!r}", param="tokens")
+    ids = []
+    for given in tokens:
+        token = as_integer(given)
+        if token is None:
+            raise RequestError(f"tokens must be a list of ids, not {given!r}", param="tokens")
+        ids.append(token)
+    return tuple(ids)
 
 
 def _published(spec: InputSpec, text: str, tokens: tuple[int, ...]) -> dict[str, Any]:

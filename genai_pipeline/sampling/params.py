@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from genai_pipeline.errors import OptionError
 from genai_pipeline.metadata.model import GenerationSpec
+from genai_pipeline.option_values import as_integer, boolean, integer, number
 from genai_pipeline.problems import Problems, nearest, one_of
 
 MAX_STOPS = 64
@@ -39,36 +40,11 @@ class GenerationOptions:
 
 
 def _integer(low: int, high: int | None = None) -> Callable[[str, Any], int]:
-    def check(name: str, value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise OptionError(f"{name} must be an integer, not {value!r}", param=name)
-        return int(_ranged(name, value, low, high))
-
-    return check
+    return lambda name, value: integer(name, value, low, high)
 
 
 def _number(low: float, high: float | None = None, *, above: bool = False) -> Callable[[str, Any], float]:
-    def check(name: str, value: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise OptionError(f"{name} must be a number, not {value!r}", param=name)
-        if above and value <= low:
-            raise OptionError(f"{name} must be above {low:g} and at most {high}, not {value!r}", param=name)
-        return float(_ranged(name, value, low, high))
-
-    return check
-
-
-def _ranged(name: str, value: float, low: float, high: float | None) -> float:
-    if not (value >= low and (high is None or value <= high)) or value == float("inf"):
-        allowed = f"between {low:g} and {high:g}" if high is not None else f"at least {low:g}"
-        raise OptionError(f"{name} must be {allowed}, not {value!r}", param=name)
-    return value
-
-
-def _boolean(name: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise OptionError(f"{name} must be true or false, not {value!r}", param=name)
-    return value
+    return lambda name, value: number(name, value, low, high, above=above)
 
 
 def _stops(name: str, value: Any) -> tuple[str, ...]:
@@ -81,12 +57,11 @@ def _stops(name: str, value: Any) -> tuple[str, ...]:
 
 
 def _token_ids(name: str, value: Any) -> tuple[int, ...]:
-    ids = (value,) if isinstance(value, int) and not isinstance(value, bool) else value
-    if not isinstance(ids, list | tuple) or not all(
-        isinstance(i, int) and not isinstance(i, bool) and i >= 0 for i in ids
-    ):
+    given = [value] if as_integer(value) is not None else value
+    ids = [as_integer(item) for item in given] if isinstance(given, Sequence) and not isinstance(given, str) else [None]
+    if any(item is None or item < 0 for item in ids):
         raise OptionError(f"{name} must be a token id or a list of them, not {value!r}", param=name)
-    return tuple(dict.fromkeys(ids))
+    return tuple(dict.fromkeys(item for item in ids if item is not None))
 
 
 CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
@@ -99,7 +74,7 @@ CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "seed": _integer(0, MAX_SEED - 1),
     "stop": _stops,
     "stop_token_ids": _token_ids,
-    "ignore_eos": _boolean,
+    "ignore_eos": boolean,
     "n": _integer(1, MAX_CHOICES),
 }
 NULLABLE = frozenset({"max_new_tokens", "seed"})  # None states the default on purpose
@@ -126,7 +101,35 @@ def resolve_options(
                 _check_override(name, value, overrides)
             chosen[name] = None if value is None and name in NULLABLE else CHECKS[name](name, value)
             sources[name] = source
-    return GenerationOptions(**chosen, sources=sources)
+    options = GenerationOptions(**chosen, sources=sources)
+    _check_lengths(options)
+    return options
+
+
+def check_vocabulary(options: GenerationOptions, size: int | None) -> None:
+    """Refuse end tokens that no model of ``size`` tokens (None: unknown) can choose. Raises OptionError."""
+    beyond = [token for token in options.stop_token_ids if size is not None and token >= size]
+    if beyond:
+        raise OptionError(
+            f"stop_token_ids has {beyond[0]}, which is outside of the vocabulary: [0, {size})", param="stop_token_ids"
+        )
+
+
+def _check_lengths(options: GenerationOptions) -> None:
+    least, most = options.min_new_tokens, options.max_new_tokens
+    if most is not None and least > most:
+        name = "min_new_tokens" if "min_new_tokens" in options.sources else "max_new_tokens"
+        asked = {key: _whose(options.sources.get(key)) for key in ("min_new_tokens", "max_new_tokens")}
+        raise OptionError(
+            f"min_new_tokens is {least}{asked['min_new_tokens']}, more than max_new_tokens, "
+            f"which is {most}{asked['max_new_tokens']}",
+            param=name,
+            hint="lower min_new_tokens or raise max_new_tokens",
+        )
+
+
+def _whose(source: str | None) -> str:
+    return " (the package's default)" if source == "package" else ""
 
 
 def _check_override(name: str, value: Any, overrides: Mapping[str, Any]) -> None:

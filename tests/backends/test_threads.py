@@ -58,7 +58,7 @@ def test_no_control_groups_no_quota(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("threads", [0, -1, 5000])
 def test_numbers_out_of_range_are_refused(threads: int) -> None:
-    with pytest.raises(OptionError, match="threads must be from 1 to 1024"):
+    with pytest.raises(OptionError, match="threads must be between 1 and 1024"):
         ThreadPool().ensure(None, threads)
 
 

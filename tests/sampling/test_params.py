@@ -3,10 +3,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 from genai_pipeline.errors import OptionError
-from genai_pipeline.sampling.params import resolve_options
+from genai_pipeline.sampling.params import check_vocabulary, resolve_options
 
 
 def test_the_request_wins_over_the_package_and_the_package_over_the_built_in() -> None:
@@ -48,7 +49,10 @@ def test_none_states_the_default_only_where_one_exists() -> None:
         ("stop", ["x"] * 65),
         ("stop_token_ids", [-1]),
         ("stop_token_ids", "2"),
+        ("stop_token_ids", [True]),
+        ("stop_token_ids", {"a": 1}),
         ("ignore_eos", 1),
+        ("n", 65),
     ],
 )
 def test_wrong_values_are_refused_by_name_never_clamped(name: str, value: Any) -> None:
@@ -74,3 +78,30 @@ def test_overrides_bound_what_a_request_may_set() -> None:
 
 def test_one_stop_string_is_a_list_of_one() -> None:
     assert resolve_options({"stop": "\n"}).stop == ("\n",)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    options = resolve_options(
+        {"max_new_tokens": np.int64(2), "temperature": np.float32(0.5), "stop_token_ids": np.array([3, 4]).tolist()}
+    )
+    assert (options.max_new_tokens, options.temperature, options.stop_token_ids) == (2, 0.5, (3, 4))
+    assert type(options.max_new_tokens) is int
+    assert resolve_options({"stop_token_ids": [np.int32(3)]}).stop_token_ids == (3,)
+    assert resolve_options({"stop_token_ids": np.int32(3)}).stop_token_ids == (3,)
+
+
+def test_less_at_most_than_at_least_is_refused() -> None:
+    assert resolve_options({"min_new_tokens": 3, "max_new_tokens": 3}).min_new_tokens == 3
+    with pytest.raises(OptionError, match="min_new_tokens is 4, more than max_new_tokens, which is 3"):
+        resolve_options({"min_new_tokens": 4, "max_new_tokens": 3})
+    with pytest.raises(OptionError, match=r"more than max_new_tokens, which is 3 \(the package's default\)") as caught:
+        resolve_options({"min_new_tokens": 4}, {"max_new_tokens": 3})
+    assert caught.value.param == "min_new_tokens"
+
+
+def test_end_tokens_are_within_the_vocabulary() -> None:
+    options = resolve_options({"stop_token_ids": [7, 8]})
+    check_vocabulary(options, 9)
+    check_vocabulary(options, None)
+    with pytest.raises(OptionError, match=r"stop_token_ids has 8, which is outside of the vocabulary: \[0, 8\)"):
+        check_vocabulary(options, 8)
