@@ -71,7 +71,7 @@ def bench(
     _at_least("rounds", rounds, 1)
     _at_least("warm_up", warm_up, 0)
     _check_peer(peer)
-    given = {"threads": threads, "providers": provider or None, "context_length": context_length}
+    given: dict[str, Any] = {"threads": threads, "providers": provider or None, "context_length": context_length}
     given |= {"prefill_chunk": prefill_chunk, "max_batch": max_batch, "memory": memory, "policy": policy}
     given |= {"prefix_cache": False if no_prefix_cache else None, "profile": profile}
     options = {name: value for name, value in given.items() if value is not None}

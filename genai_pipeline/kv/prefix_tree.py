@@ -57,7 +57,8 @@ class PrefixTree:
 
     def nodes(self) -> Iterator[Node]:
         """All nodes, parents before children."""
-        stack = [child for root in self._roots.values() for child in root.children.values()]
+        # Lists first: usage may be read from another thread while the tree changes.
+        stack = [child for root in list(self._roots.values()) for child in list(root.children.values())]
         while stack:
             node = stack.pop()
             yield node

@@ -143,6 +143,19 @@ def test_a_table_on_stdout_and_progress_on_stderr(command: Command, endless: Tin
     }
 
 
+def test_load_options_reach_the_engine(command: Command, endless: TinyPackage, tmp_path: Path) -> None:
+    load = ("--requests", 6, "--concurrency", 6, "--prompt-tokens", 20, "--output-tokens", 20, "--warm-up", 0)
+    options = ("--max-batch", 2, "--no-prefix-cache", "--policy", "first_come", "--memory", "200MB")
+    ran = command("bench", endless.path, *load, *options, "--profile", tmp_path / "trace.json")
+    assert ran.code == 0, ran.err
+    events = json.loads((tmp_path / "trace.json").read_text())
+    assert max(event["args"]["rows"] for event in events if event["name"] == "decode" and event["ph"] == "X") == 2
+    assert sum(event["name"] == "admit" for event in events) == 6
+    wrong = command("bench", endless.path, *load, "--policy", "first_came")
+    assert (wrong.code, wrong.out) == (2, "")
+    assert "did you mean 'first_come'?" in wrong.err
+
+
 def test_requests_that_fail_are_counted_and_named(command: Command, tmp_path: Path) -> None:
     small = write_package(tmp_path / "small", "kv", context_length=16)
     ran = command("bench", small.path, "--requests", 2, "--prompt-tokens", 20, "--output-tokens", 4, "--json")

@@ -50,6 +50,13 @@ def test_stats_go_to_stderr(command: Command, tiny: TinyPackage) -> None:
     assert command("-q", "run", tiny.path, "hello", "--stats").err == ""
 
 
+def test_profile_writes_a_trace(command: Command, tiny: TinyPackage, tmp_path: Path) -> None:
+    ran = command("run", tiny.path, "hello", "--profile", tmp_path / "trace.json")
+    assert (ran.code, ran.out) == (0, "O P Q R\n")
+    names = [event["name"] for event in json.loads((tmp_path / "trace.json").read_text())]
+    assert names.count("decode") > names.count("prefill") > 0
+
+
 def test_a_prompt_comes_from_stdin_without_its_last_line_end(command: Command, tiny: TinyPackage) -> None:
     said = command("run", tiny.path, "hello", "--json")
     read = command("run", tiny.path, "-", "--json", stdin=b"hello\r\n")
