@@ -144,7 +144,7 @@ def test_a_table_on_stdout_and_progress_on_stderr(command: Command, endless: Tin
 
 
 def test_load_options_reach_the_engine(command: Command, endless: TinyPackage, tmp_path: Path) -> None:
-    load = ("--requests", 6, "--concurrency", 6, "--prompt-tokens", 20, "--output-tokens", 20, "--warm-up", 0)
+    load = ("--requests", 6, "--concurrency", 6, "--prompt-tokens", 20, "--output-tokens", 200, "--warm-up", 0)
     options = ("--max-batch", 2, "--no-prefix-cache", "--policy", "first_come", "--memory", "200MB")
     ran = command("bench", endless.path, *load, *options, "--profile", tmp_path / "trace.json")
     assert ran.code == 0, ran.err
