@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,7 +20,8 @@ from genai_pipeline.kv.page_codec import ExactCodec, Int8Codec, PageCodec
 from genai_pipeline.kv.page_memory import runs
 from genai_pipeline.kv.pool import KvPool, SavedTokens
 from genai_pipeline.kv.prefix_tree import Node, Tier
-from genai_pipeline.kv.saved import SavedShape, arrays_of, owned
+from genai_pipeline.kv.saved import SavedShape, owned
+from genai_pipeline.kv.swap_space import Swapped, SwapSpace
 from genai_pipeline.kv.tiered_pages import Arrays, Page, TieredPages
 from genai_pipeline.kv.tiers import DiskTier
 
@@ -41,13 +41,6 @@ class Match:
 
     num_tokens: int
     nodes: Nodes
-
-
-class Swapped(NamedTuple):
-    """State of a preempted sequence."""
-
-    saved: SavedTokens
-    num_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +89,7 @@ class PageStore:
         )
         self._tree = self._pages.tree
         self._disk = disk
-        self._swapped: dict[Hashable, Swapped] = {}
-        self._swapped_bytes = 0
+        self._swapped = SwapSpace(self._shape, self._pages)
         self._hits = self._misses = self._hit_tokens = self._inserted = 0
 
     @property
@@ -129,14 +121,11 @@ class PageStore:
         count = len(tokens) // PAGE_TOKENS
         assert not self._shape.has_whole or count * PAGE_TOKENS == len(tokens)
         found = self._tree.match(tokens, salt)
-        if len(found) < count and any(node.tier is Tier.DISK for node in found):
-            # A page in host memory must not hang below one on disk.
-            pages = list(self._pages.read(found))
-            found = found[: len(pages)]
-            if any(node.tier is not Tier.HOST for node in found):
-                return len(self._pages.resumable(found)) * PAGE_TOKENS
-        if len(found) < count or len(self._pages.resumable(found)) < count:
-            found += self._add(tokens, salt, found, count, read)
+        if len(self._pages.resumable(found)) < count:
+            # What is added must not hang below a page on disk.
+            found = found[: len(list(self._pages.read(found)))]
+            if all(node.tier is Tier.HOST for node in found):
+                found += self._add(tokens, salt, found, count, read)
         return len(self._pages.resumable(found)) * PAGE_TOKENS
 
     def load(self, match: Match, pool: KvPool, row: int) -> int:
@@ -185,25 +174,11 @@ class PageStore:
 
     def swap_out(self, key: Hashable, saved: SavedTokens, num_tokens: int) -> bool:
         """Keep the state of a preempted sequence, exactly as it is; False, and nothing is kept, if there is no room."""
-        assert key not in self._swapped
-        growing, whole = self._shape.split(saved)
-        own = self._shape.join([owned(array) for array in growing], [owned(array) for array in whole])
-        nbytes = sum(array.nbytes for array in arrays_of(own))
-        self._tree.touch(())
-        if nbytes + self._swapped_bytes > self._pages.budget_bytes or not self._pages.charge(nbytes):
-            return False
-        self._swapped[key] = Swapped(own, num_tokens)
-        self._swapped_bytes += nbytes
-        return True
+        return self._swapped.put(key, saved, num_tokens)
 
     def swap_in(self, key: Hashable) -> Swapped | None:
         """Take the state of a preempted sequence out, to resume or to end it; None when none is kept."""
-        swapped = self._swapped.pop(key, None)
-        if swapped is not None:
-            nbytes = sum(array.nbytes for array in arrays_of(swapped.saved))
-            self._pages.uncharge(nbytes)
-            self._swapped_bytes -= nbytes
-        return swapped
+        return self._swapped.take(key)
 
     def clear(self) -> None:
         """Forget all prefixes, held ones too: loading them gives nothing then. Swapped sequences stay."""
@@ -211,8 +186,7 @@ class PageStore:
 
     def close(self) -> None:
         """Give all memory and files back."""
-        for key in list(self._swapped):
-            self.swap_in(key)
+        self._swapped.clear()
         self._pages.close()
         if self._disk is not None:
             self._disk.close()
@@ -226,7 +200,7 @@ class PageStore:
             host_pages=self._tree.count(Tier.HOST),
             held_pages=sum(node.refs > 0 for node in self._tree.nodes()),
             swapped=len(self._swapped),
-            swapped_bytes=self._swapped_bytes,
+            swapped_bytes=self._swapped.nbytes,
             disk_pages=self._tree.count(Tier.DISK),
             disk_bytes=0 if disk is None else disk.nbytes,
             exact=self._codec.exact,

@@ -130,7 +130,8 @@ class TieredPages:
         return self._memory.view(first, length)
 
     def attach(self, node: Node, arrays: Arrays) -> bool:
-        """Keep a whole state with a page; False if there is no room."""
+        """Keep a whole state with a page in host memory; False if there is no room."""
+        assert node.tier is Tier.HOST
         assert node not in self._wholes
         own = [owned(array) for array in arrays]
         nbytes = sum(array.nbytes for array in own)

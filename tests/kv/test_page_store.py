@@ -402,6 +402,26 @@ def test_whole_states_are_resumed_only_where_they_were_taken() -> None:
     store.close()
 
 
+def test_a_whole_state_joins_a_page_that_went_to_disk(tmp_path: Path) -> None:
+    pool = KvPool(KINDS["mixed"], max_rows=1, capacity=CAPACITY)
+    store = PageStore(KINDS["mixed"], budget_bytes=2 * pool.page_bytes + 100, disk=DiskTier(tmp_path, 10**6))
+    tokens = prompt(1, 2)
+    put(store, tokens, kind="mixed")
+    put(store, prompt(3, 4), kind="mixed")
+    assert store.usage().disk_pages == 2
+    assert put(store, tokens[:16], kind="mixed") == 16
+    assert store.usage().disk_pages == 3
+    put(store, prompt(5, 6), kind="mixed")
+    for length in (16, 32):
+        row = pool.open()
+        assert row is not None
+        assert pool.reserve(row, length)
+        assert store.load(store.match(tokens[:length]), pool, row) == length
+        assert_equal(pool.save(row, 0, length), state_of("mixed", tokens, b"", 0, length))
+        pool.release(row)
+    store.close()
+
+
 def test_pages_beyond_the_last_whole_state_go_with_it() -> None:
     pool = KvPool(KINDS["mixed"], max_rows=1, capacity=CAPACITY)
     store = PageStore(KINDS["mixed"], budget_bytes=4 * pool.page_bytes + 100)
