@@ -26,12 +26,13 @@ from genai_pipeline.metadata.expressions import evaluate, names
 from genai_pipeline.metadata.model import Binding, PackageSpec
 from genai_pipeline.preprocess.detokenizer import make_detokenizer
 from genai_pipeline.preprocess.tokenizer import Tokenizer
-from genai_pipeline.scheduler.budget import Budget
+from genai_pipeline.scheduler.budget import Budget, Costs
 from genai_pipeline.scheduler.policy import POLICIES
 from genai_pipeline.scheduler.scheduler import Scheduler
 
 ARENA_UPDATES = frozenset({"in_place", "scatter"})
 SNAPSHOT_UPDATES = frozenset({"replace"})
+COPIED_PER_NANOSECOND = 1.2  # bytes of state, to or from pages outside the rows; measured on two cores
 PREFILL_BATCH = 64  # prompts of at most this many tokens start together: it pays for short ones only
 
 
@@ -103,7 +104,8 @@ def assemble(
         )
         for id, pool in pools.items()
     }
-    scheduler = Scheduler(budgets, POLICIES[options.policy]())
+    token_bytes = max((component.bytes_per_token for component in plan.components.values()), default=0)
+    scheduler = Scheduler(budgets, POLICIES[options.policy](), Costs(copy=int(token_bytes / COPIED_PER_NANOSECOND)))
     stores = [part.store for part in parts]
     gauges = engine_gauges(scheduler, pools, stores, graphs, prefix_cache=options.prefix_cache)
     telemetry = Telemetry(gauges, prefix_cache=options.prefix_cache)

@@ -170,6 +170,10 @@ class DecodeLoop:
         options = sequence.request.request.options
         return token in options.stop_token_ids or (token in self.rules.end_ids and not options.ignore_eos)
 
+    def trim(self) -> None:
+        """Give back the memory that ended rows keep warm."""
+        self._pool.trim()
+
     def _release(self, sequence: Sequence) -> None:
         del self._rows[sequence.row]
         self._pool.release(sequence.row)

@@ -27,6 +27,7 @@ from genai_pipeline.scheduler.ticket import Ticket
 from genai_pipeline.types import Event, FinishReason
 
 Command = Callable[[], None]
+IDLE_SECONDS = 10.0
 T = TypeVar("T")
 
 
@@ -81,8 +82,10 @@ class Engine:
         def run() -> None:
             try:
                 result.set_result(function())
-            except GenaiError as error:
+            except BaseException as error:
                 result.set_exception(error)
+                if not isinstance(error, GenaiError):
+                    raise  # a defect: the engine stops
 
         with self._lock:
             if self._closed is not None:
@@ -121,9 +124,18 @@ class Engine:
     def _take_in(self) -> None:
         """Carry out commands; wait for one when there is nothing to run."""
         if not self._live:
-            self._inbox.get()()  # blocks
+            self._wait()()
         while not self._inbox.empty():
             self._inbox.get()()
+
+    def _wait(self) -> Command:
+        """The next command; when none comes for a while, memory that ended sequences left warm is given back."""
+        try:
+            return self._inbox.get(timeout=IDLE_SECONDS)
+        except queue.Empty:
+            for loop in self._loops.values():
+                loop.trim()
+            return self._inbox.get()
 
     def _plan(self) -> StepPlan:
         started = time.perf_counter()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from genai_pipeline.engine.batch import Batch
 from genai_pipeline.engine.decode_loop import DecodeLoop
@@ -89,6 +90,7 @@ class Stepper:
             pace.decode_took(seconds)
         else:
             pace.prefill_took(batch.size * batch.width, seconds)
+            self._scheduler.costs = replace(self._scheduler.costs, prefill=int(1e9 * (pace.prefill_seconds or 0)))
         self._scheduler.prefill_beside[loop.id] = pace.prefill_beside()
 
     def _isolate(self, loop: DecodeLoop, kind: str, batch: Batch, error: GraphRunError) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,7 +28,7 @@ def test_consecutive_rows_are_ranges_that_cover_all(rows: set[int]) -> None:
     assert sorted(row for group in groups for row in group) == sorted(rows)
     for group in groups:
         assert list(group) == list(range(group[0], group[0] + len(group)))
-    for left, right in zip(groups, groups[1:], strict=False):
+    for left, right in pairwise(groups):
         assert left[-1] + 1 < right[0]
 
 

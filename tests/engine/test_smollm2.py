@@ -16,6 +16,11 @@ CASES = json.loads((Path(__file__).parents[1] / "data" / "smollm2_greedy.json").
 END_TOKEN = 2
 
 
+def expected(case: dict[str, Any]) -> list[int]:
+    reference: list[int] = case["greedy_tokens"]
+    return reference[:-1] if reference[-1] == END_TOKEN else reference
+
+
 @pytest.fixture(scope="module", params=[16, 512], ids=["chunks of 16", "whole"])
 def pipe(smollm2_f32: Path, request: pytest.FixtureRequest) -> Iterator[gp.Pipeline]:
     with gp.load(smollm2_f32, prefill_chunk=request.param) as loaded:
@@ -24,12 +29,27 @@ def pipe(smollm2_f32: Path, request: pytest.FixtureRequest) -> Iterator[gp.Pipel
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["prompt"][:20])
 def test_greedy_tokens_are_those_of_the_reference(pipe: gp.Pipeline, case: dict[str, Any]) -> None:
-    reference = case["greedy_tokens"]
-    expected = reference[:-1] if reference[-1] == END_TOKEN else reference
-    result = pipe.generate(case["prompt"], max_new_tokens=len(reference), temperature=0)
-    assert list(result.tokens) == expected
+    result = pipe.generate(case["prompt"], max_new_tokens=len(case["greedy_tokens"]), temperature=0)
+    assert list(result.tokens) == expected(case)
     assert result.usage.prompt_tokens == len(case["prompt_tokens"])
     assert result.text == case["text"].removesuffix("<|im_end|>")
+
+
+@pytest.mark.parametrize("pages", [None, 12])
+def test_together_in_small_memory_and_again_the_tokens_are_those_of_the_reference(
+    smollm2_f32: Path, pages: int | None
+) -> None:
+    """Batched, padded first prefills, joined late, preempted (12 pages for 8 sequences of 6), from the prefix cache."""
+    page_bytes = 16 * 30 * 2 * 3 * 64 * 4
+    memory: Any = "auto" if pages is None else pages * page_bytes * 4 // 3 + 16
+    with gp.load(smollm2_f32, max_batch=8, memory=memory) as pipe:
+        for _ in range(2):
+            streams = [
+                pipe.stream(case["prompt"], max_new_tokens=len(case["greedy_tokens"]), temperature=0)
+                for case in (*CASES, *CASES)
+            ]
+            for stream, case in zip(streams, (*CASES, *CASES), strict=True):
+                assert [event.token for event in stream if event.token is not None] == expected(case)
 
 
 def test_cache_memory_is_that_of_the_tokens_in_use_and_the_rest_stays_flat(smollm2_f32: Path) -> None:
