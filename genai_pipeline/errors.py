@@ -191,6 +191,10 @@ class ProviderUnavailableError(BackendError):
     exit_code = 5
 
 
+class ProviderFallbackWarning(UserWarning):
+    """A provider of a list is not there, and another of the list runs the graph."""
+
+
 class GraphLoadError(BackendError):
     """A graph cannot be loaded by the runtime, e.g. because the provider lacks a kernel."""
 
@@ -201,6 +205,12 @@ class GraphRunError(BackendError):
     """A graph run failed; the message names component and stage."""
 
     code = "graph_run_failed"
+
+
+class OutputError(GenaiError):
+    """The command's product cannot be written: the disk is full, or stdout is closed."""
+
+    code = "output_failed"
 
 
 class EngineClosedError(GenaiError):

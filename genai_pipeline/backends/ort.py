@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,23 +14,14 @@ from genai_pipeline.backends.protocol import LoadRequest
 from genai_pipeline.backends.providers import ProviderChoice, choose, long_name, short_name
 from genai_pipeline.backends.runtime import onnxruntime
 from genai_pipeline.backends.threads import POOL
-from genai_pipeline.errors import GraphLoadError, OptionError
+from genai_pipeline.errors import GraphLoadError, OptionError, ProviderFallbackWarning
 from genai_pipeline.graph import onnx_file
 from genai_pipeline.graph.external_data import LoadableGraph, load_model, loadable_graph
 from genai_pipeline.graph.logit_rows import rewrite_logit_rows
+from genai_pipeline.metadata.session_keys import ASSIGNMENT, DATA_FOLDER, RESERVED
 
 _CPU = "CPUExecutionProvider"
-_DATA_FOLDER = "session.model_external_initializers_file_folder_path"
 _NO_CPU = "session.disable_cpu_ep_fallback"
-_ASSIGNMENT = "session.record_ep_graph_assignment_info"
-# Entries that this backend decides itself; a package that sets one would be ignored or break the placement rules.
-_RESERVED = {
-    "session.use_per_session_threads": "all graphs share one thread pool",
-    "session.intra_op_num_threads": "all graphs share one thread pool; give threads= to load",
-    "session.inter_op_num_threads": "all graphs share one thread pool; give threads= to load",
-    _DATA_FOLDER: "external data is resolved by the package's own rule",
-    _ASSIGNMENT: "it is always on: it tells where nodes run",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +55,13 @@ class OrtBackend:
         """
         runtime = onnxruntime()
         choice = choose(request.providers, runtime.get_available_providers(), required=request.providers_required)
+        for note in choice.notes:
+            warnings.warn(f"component '{request.component}': {note}", ProviderFallbackWarning, stacklevel=2)
         options = _session_options(runtime, request, choice)
         pool = POOL.ensure(runtime, self._threads)
         source = _source(request)
         if source.graph.folder is not None:
-            options.add_session_config_entry(_DATA_FOLDER, source.graph.folder)
+            options.add_session_config_entry(DATA_FOLDER, source.graph.folder)
         session = _create(runtime, request, choice, options, source.graph)
         running = _providers_of(session)
         idle = tuple(
@@ -105,14 +99,14 @@ def _session_options(runtime: Any, request: LoadRequest, choice: ProviderChoice)
     options.log_severity_level = QUIET
     # A memory pattern is kept for every combination of input shapes ever seen; a growing context has no end of them.
     options.enable_mem_pattern = False
-    options.add_session_config_entry(_ASSIGNMENT, "1")
+    options.add_session_config_entry(ASSIGNMENT, "1")
     config = dict(request.config)
     if request.providers_required and _CPU not in choice.names:
         config.setdefault(_NO_CPU, "1")
     for key, value in config.items():
-        if key in _RESERVED:
+        if key in RESERVED:
             raise OptionError(
-                f"component '{request.component}' sets '{key}', which cannot be set: {_RESERVED[key]}", param=key
+                f"component '{request.component}' sets '{key}', which cannot be set: {RESERVED[key]}", param=key
             )
         options.add_session_config_entry(key, value)
     return options

@@ -6,27 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from genai_pipeline.errors import ProviderUnavailableError
+from genai_pipeline.metadata.session_keys import PROVIDERS
 from genai_pipeline.problems import nearest, one_of
 
-_LONG_NAMES = {
-    "cpu": "CPUExecutionProvider",
-    "cuda": "CUDAExecutionProvider",
-    "tensorrt": "TensorrtExecutionProvider",
-    "nv_tensorrt_rtx": "NvTensorRTRTXExecutionProvider",
-    "dml": "DmlExecutionProvider",
-    "coreml": "CoreMLExecutionProvider",
-    "openvino": "OpenVINOExecutionProvider",
-    "qnn": "QNNExecutionProvider",
-    "migraphx": "MIGraphXExecutionProvider",
-    "rocm": "ROCMExecutionProvider",
-    "webgpu": "WebGpuExecutionProvider",
-    "xnnpack": "XnnpackExecutionProvider",
-    "dnnl": "DnnlExecutionProvider",
-    "acl": "ACLExecutionProvider",
-    "cann": "CANNExecutionProvider",
-    "vitisai": "VitisAIExecutionProvider",
-}
-_SHORT_NAMES = {long: short for short, long in _LONG_NAMES.items()}
+_SHORT_NAMES = {long: short for short, long in PROVIDERS.items()}
 _INSTALL = {
     "cuda": "install 'genai-pipeline[gpu]' in place of 'genai-pipeline[cpu]', on a machine with an NVIDIA driver",
     "tensorrt": "install 'genai-pipeline[gpu]' and TensorRT",
@@ -49,7 +32,7 @@ def long_name(name: str) -> str:
     """The runtime's name of a provider; a name the runtime uses itself stays as it is."""
     if name.endswith("ExecutionProvider"):
         return name
-    return _LONG_NAMES.get(name.lower(), name)
+    return PROVIDERS.get(name.lower(), name)
 
 
 def short_name(name: str) -> str:
@@ -63,7 +46,7 @@ def choose(asked: Sequence[str], available: Sequence[str], *, required: bool) ->
     ``required``: every one must be there. Otherwise those that are missing are passed over with a note each, as
     long as one is left. Raises ProviderUnavailableError.
     """
-    names = list(dict.fromkeys(long_name(name) for name in asked)) or [_LONG_NAMES["cpu"]]
+    names = list(dict.fromkeys(long_name(name) for name in asked)) or [PROVIDERS["cpu"]]
     missing = [name for name in names if name not in available]
     present = [name for name in names if name in available]
     if missing and (required or not present):
@@ -79,5 +62,5 @@ def _unavailable(name: str, available: Sequence[str]) -> ProviderUnavailableErro
     if name in _SHORT_NAMES:
         hint = _INSTALL.get(short, f"install a build of onnxruntime that has {name}")
     else:
-        hint = nearest(short, _LONG_NAMES) or f"known providers: {one_of(_LONG_NAMES, limit=20)}"
+        hint = nearest(short, PROVIDERS) or f"known providers: {one_of(PROVIDERS, limit=20)}"
     return ProviderUnavailableError(f"provider '{short}' is not available; this runtime has {one_of(there)}", hint=hint)

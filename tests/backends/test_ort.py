@@ -181,7 +181,8 @@ def test_an_unknown_operator_is_refused_with_the_runtimes_own_words(
 def test_a_provider_that_is_not_here(tmp_path: Path) -> None:
     with pytest.raises(ProviderUnavailableError, match="provider 'cuda' is not available"):
         load(tmp_path, double(), providers=("cuda", "cpu"), providers_required=True)
-    graph = load(tmp_path, double(), providers=("cuda", "cpu"))
+    with pytest.warns(ProviderFallbackWarning, match="component 'part': provider 'cuda' is not available"):
+        graph = load(tmp_path, double(), providers=("cuda", "cpu"))
     assert graph.providers == ("cpu",)
     assert graph.notes == ("provider 'cuda' is not available here; using cpu",)
 
