@@ -13,6 +13,7 @@ from genai_pipeline.backends.protocol import LoadedGraph
 from genai_pipeline.engine.admission import Bounds, grant
 from genai_pipeline.engine.batch import Batch
 from genai_pipeline.engine.lane import Lane
+from genai_pipeline.engine.outer_values import OuterValues
 from genai_pipeline.engine.request import RequestState
 from genai_pipeline.engine.rows import compaction, consecutive
 from genai_pipeline.engine.sequence import NO_ROW, Sequence
@@ -66,6 +67,7 @@ class DecodeLoop:
         self._suppressed = np.array(rules.suppressed, np.int64) if rules.suppressed else None
         self._not_yet = np.array(sorted({*rules.suppressed, *rules.end_ids}), np.int64)
         self._rows: dict[int, Sequence] = {}
+        self._outer = OuterValues(stage.body, graphs)
 
     def new_sequences(self, state: RequestState) -> list[Sequence]:
         """A sequence for every choice of a request, further ones to be forked from the first.
@@ -77,6 +79,7 @@ class DecodeLoop:
         if granted.note:
             state.notes.append(granted.note)
         sequences: list[Sequence] = []
+        outer = self._outer.of(state.values)
         for choice in range(options.n):
             text = TextOutput(self.rules.decoder() if self.rules.decoder else None, options.stop)
             sequences.append(
@@ -91,6 +94,7 @@ class DecodeLoop:
                     text=text,
                     source=sequences[0] if sequences else None,
                     salt=state.request.salt,
+                    outer=outer,
                 )
             )
         return sequences
@@ -201,7 +205,8 @@ class DecodeLoop:
 
     def _group_key(self, span: Span, sequence: Sequence) -> object:
         """Rows with different keys never share a run."""
-        return self._pool.batch_key(sequence.row), span.num_tokens if not self._pool.ragged else None
+        equal = not (self._pool.ragged and self._pool.uneven)
+        return self._pool.batch_key(sequence.row), sequence.outer.batch_key, span.num_tokens if equal else None
 
     def _draw(self, sequence: Sequence) -> Draw:
         options, index = sequence.request.request.options, sequence.num_generated

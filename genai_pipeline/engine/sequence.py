@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, NamedTuple
 
 from genai_pipeline.types import FinishReason
 
@@ -11,6 +12,13 @@ if TYPE_CHECKING:
     from genai_pipeline.engine.text_output import TextOutput
 
 NO_ROW = -1
+
+
+class Outer(NamedTuple):
+    """What a loop's body reads of the request besides the tokens (see ``outer_values``)."""
+
+    digest: bytes = b""  # equal for equal values; empty when the body reads none
+    batch_key: Hashable = ()  # rows with different keys never share a run
 
 
 class Sequence:
@@ -26,6 +34,7 @@ class Sequence:
         "num_cached",
         "num_computed",
         "num_prompt",
+        "outer",
         "request",
         "row",
         "salt",
@@ -48,6 +57,7 @@ class Sequence:
         text: TextOutput,
         source: Sequence | None = None,
         salt: bytes = b"",
+        outer: Outer | None = None,
     ) -> None:
         self.id = id
         self.request = request
@@ -62,6 +72,7 @@ class Sequence:
         self.choice = choice
         self.text = text
         self.source = source  # the sequence whose prompt this one shares, to be forked
+        self.outer = outer or Outer()
         self.salt = salt  # keeps its cached state apart from that of sequences with another salt
         self.finish_reason: FinishReason | None = None
         self.error: BaseException | None = None

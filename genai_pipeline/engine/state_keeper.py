@@ -70,7 +70,7 @@ class StateKeeper:
         length = self._boundary(row, self._pool.length(row), step=PAGE_TOKENS)
         if length:
             self._store.insert(
-                sequence.tokens[:length], sequence.salt, lambda start, stop: self._pool.save(row, start, stop)
+                sequence.tokens[:length], _salt(sequence), lambda start, stop: self._pool.save(row, start, stop)
             )
 
     def forget(self, sequence: Sequence) -> None:
@@ -112,10 +112,15 @@ class StateKeeper:
         limit = len(sequence.tokens) - RECOMPUTED
         if not self._reuses(sequence) or limit <= 0:
             return 0
-        match = self._store.match(sequence.tokens, sequence.salt, limit=limit)
+        match = self._store.match(sequence.tokens, _salt(sequence), limit=limit)
         if not match.num_tokens:
             return 0
         self._pool.reserve(sequence.row, match.num_tokens)
         loaded = self._store.load(match, self._pool, sequence.row)
         sequence.num_cached = max(sequence.num_cached, min(loaded, sequence.num_prompt))
         return loaded
+
+
+def _salt(sequence: Sequence) -> bytes:
+    """What a sequence's state depends on besides its tokens."""
+    return sequence.salt + sequence.outer.digest
