@@ -64,14 +64,22 @@ class Decoder:
         if not path.exists():
             content.graphs["model.onnx"].save(path)
         self.update = update
+        self.kind = own if kind == "cross" else update  # of the cache that grows, if there is one
+        self.size = {"max_rows": max_rows, "capacity": capacity}
         self.twin: Any = content.twin
         self.graph = OrtBackend().load(LoadRequest("decoder", str(path), str(folder)))
         self.states = states_of(self.graph.signature, options.get("update"))
-        self.pool = KvPool({"decoder": self.states}, max_rows=max_rows, capacity=capacity)
-        self.binding = self.graph.binding()
         self.feeds: dict[str, str] = next(stage for stage in content.stages if "body" in stage)["body"][0]["inputs"]
         self.rows: dict[int, list[int]] = {}  # row -> its tokens
         self.sources: dict[int, tuple[int, ...]] = {}
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin with no rows and nothing in memory."""
+        self.pool = KvPool({"decoder": self.states}, **self.size)
+        self.binding = self.graph.binding()
+        self.rows.clear()
+        self.sources.clear()
 
     def open(self, source: tuple[int, ...] = SOURCE) -> int:
         row = self.pool.open()

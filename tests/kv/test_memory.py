@@ -124,9 +124,10 @@ def test_without_overcommit_rows_are_as_many_as_the_budget_pays_for(monkeypatch:
     assert kv.num_pages == 48
 
 
-def test_a_budget_below_one_full_context_is_refused_with_numbers() -> None:
-    with pytest.raises(CapacityError, match=r"4096 tokens takes 180 MiB of cache, more than the 100 MiB") as caught:
-        KvPool({"decoder": states()}, max_rows=16, capacity=4096, budget_bytes=100 * 2**20)
+def test_a_budget_below_two_pages_is_refused_with_numbers() -> None:
+    page = KvPool({"decoder": states()}, max_rows=1, capacity=32).page_bytes
+    with pytest.raises(CapacityError, match=rf"{2 * page - 1} bytes .* 32 tokens takes {2 * page}") as caught:
+        KvPool({"decoder": states()}, max_rows=16, capacity=4096, budget_bytes=2 * page - 1)
     assert caught.value.hint
 
 

@@ -184,8 +184,10 @@ def test_parts_of_different_kinds_meet_at_one_boundary() -> None:
 def test_the_budget_pays_for_rows_and_their_tokens() -> None:
     parts = {"a": [states("append", 64)], "b": [states("replace", 512)]}
     page, row = 16 * 64, 2 * 512
-    pool = KvPool(parts, max_rows=8, capacity=64, budget_bytes=4 * page + 3 * row)
-    assert (pool.max_rows, pool.num_pages) == (3, 4)
+    pool = KvPool(parts, max_rows=2, capacity=64, budget_bytes=4 * page + 3 * row)
+    assert (pool.max_rows, pool.num_pages) == (2, 5)
+    narrow = KvPool(parts, max_rows=8, capacity=64, budget_bytes=2 * page + 3 * row)
+    assert (narrow.max_rows, narrow.num_pages) == (3, 2)
     assert (pool.page_bytes, pool.row_bytes) == (page, row)
     wide = KvPool(parts, max_rows=2, capacity=64, budget_bytes=100 * page)
     assert (wide.max_rows, wide.num_pages) == (2, 8)

@@ -17,14 +17,11 @@ SOURCES = ((7, 12, 9), (30, 31, 8), (5, 6))
 class Schedules(RuleBasedStateMachine):
     """Rows of one decoder; every run is compared with the arithmetic of each row's own tokens."""
 
-    update: ClassVar[str]
-    options: ClassVar[dict[str, Any]] = {}
-    make: ClassVar[Callable[..., Any]]
+    model: ClassVar[Any]
 
     @initialize()
     def begin(self) -> None:
-        self.model = type(self).make(self.update, max_rows=ROWS, capacity=CAPACITY, **self.options)
-        self.kind = self.options.get("own", self.update)
+        self.model.restart()
 
     def row(self, data: st.DataObject) -> int:
         return data.draw(st.sampled_from(sorted(self.model.rows)), "row")
@@ -44,10 +41,10 @@ class Schedules(RuleBasedStateMachine):
         first = self.row(data)
         key, width = pool.batch_key(first), len(self.model.sources[first])
         others = [row for row in held if row != first and pool.batch_key(row) == key]
-        if self.update == "fixed":
+        if self.model.update == "fixed":
             others = [row for row in others if len(self.model.sources[row]) == width]
         rows = [first, *data.draw(st.lists(st.sampled_from(others), unique=True) if others else st.just([]), "with")]
-        if self.kind == "in_place":
+        if self.model.kind in ("in_place", "scatter"):
             rows = [row for row in sorted(rows) if all(between in rows for between in range(min(rows), row))]
         pasts = [len(held[row]) for row in rows]
         counts = self.counts(data, pasts)
@@ -58,15 +55,17 @@ class Schedules(RuleBasedStateMachine):
     def counts(self, data: st.DataObject, pasts: list[int]) -> list[int]:
         """How many new tokens: what the graph of the kind can take at once."""
         number = st.integers(1, MOST)
-        if len(pasts) > 1 and self.kind == "in_place" and any(pasts):
+        if len(pasts) > 1 and self.model.kind == "in_place" and any(pasts):
             return [1] * len(pasts)
-        if not self.model.pool.uneven or (self.kind == "scatter" and any(pasts)):
+        if not self.model.pool.uneven or (self.model.kind == "scatter" and any(pasts)):
             return [data.draw(number, "new")] * len(pasts)
         return [data.draw(number, "new") for _ in pasts]
 
     def possible(self, batch: dict[int, list[int]]) -> bool:
         pasts = [len(self.model.rows[row]) for row in batch]
-        return min(len(new) for new in batch.values()) > 0 and (self.kind != "in_place" or all(pasts) or not any(pasts))
+        return min(len(new) for new in batch.values()) > 0 and (
+            self.model.kind != "in_place" or all(pasts) or not any(pasts)
+        )
 
     @precondition(lambda self: len(self.model.rows) < ROWS)
     @rule(source=st.sampled_from(SOURCES))
@@ -80,7 +79,7 @@ class Schedules(RuleBasedStateMachine):
         if not self.possible(batch):
             return
         keep = None
-        if self.update != "replace" and data.draw(st.booleans(), "drop some"):
+        if self.model.update != "replace" and data.draw(st.booleans(), "drop some"):
             keep = {row: data.draw(st.integers(0, len(new)), "keep") for row, new in batch.items()}
         pasts = {row: list(self.model.rows[row]) for row in batch}
         logits = self.model.run(batch, keep)
@@ -147,15 +146,13 @@ class Schedules(RuleBasedStateMachine):
         self.model.pool.trim()
 
     def teardown(self) -> None:
-        if hasattr(self, "model"):
-            for row in list(self.model.rows):
-                self.model.release(row)
-            self.model.pool.trim()
-            usage = self.model.pool.usage()
-            assert (usage.rows, usage.pages) == (0, 0)
-            if self.kind not in ("in_place", "scatter"):
-                assert usage.resident_bytes == 0
-            self.model.pool.close()
+        for row in list(self.model.rows):
+            self.model.release(row)
+        self.model.pool.trim()
+        usage = self.model.pool.usage()
+        assert (usage.rows, usage.pages) == (0, 0)
+        if self.model.kind not in ("in_place", "scatter"):
+            assert usage.resident_bytes == 0
 
 
 @pytest.mark.parametrize(
@@ -172,7 +169,8 @@ class Schedules(RuleBasedStateMachine):
     ids=lambda value: value if isinstance(value, str) else "-".join(value.values()),
 )
 def test_any_schedule(decoder: Callable[..., Any], update: str, options: dict[str, Any]) -> None:
-    machine = type("Machine", (Schedules,), {"update": update, "options": options, "make": staticmethod(decoder)})
+    model = decoder(update, max_rows=ROWS, capacity=CAPACITY, **options)
+    machine = type("Machine", (Schedules,), {"model": model})
     quiet = [HealthCheck.too_slow, HealthCheck.filter_too_much]
     run_state_machine_as_test(
         machine,
