@@ -18,6 +18,7 @@ from genai_pipeline.errors import (
     GraphLoadError,
     GraphRunError,
     OptionError,
+    ProviderFallbackWarning,
     ProviderUnavailableError,
 )
 from genai_pipeline.testing import GraphBuilder, write_package
