@@ -174,9 +174,9 @@ def test_requests_that_fail_are_counted_and_named(command: Command, tmp_path: Pa
         (("--rate", 0), "rate"),
         (("--requests", 0), "requests"),
         (("--rounds", 0), "rounds"),
-        (("--warm-up", -1), "warm_up"),
-        (("--shared-prefix", -1), "shared_prefix"),
-        (("--prompt-tokens", "9-3"), "prompt_tokens"),
+        (("--warm-up", -1), "must be at least 0, not -1"),
+        (("--shared-prefix", -1), "must not be negative"),
+        (("--prompt-tokens", "9-3"), "is empty: it must rise"),
         (("--peer", "onnxruntime-genia"), "did you mean 'onnxruntime-genai'?"),
     ],
 )
