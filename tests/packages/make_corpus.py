@@ -321,6 +321,7 @@ VALID: dict[str, tuple[str, dict[str, object]]] = {
     "append": ("kv", {"update": "append", "end_at": 30}),
     "bytes": ("bytes", {}),
     "in-place": ("kv", {"update": "in_place", "dtype": "float16"}),
+    "recurrent": ("recurrent", {}),
     "scatter": ("kv", {"update": "scatter"}),
     "script": ("script", {"external_data": True}),
     "two-components": ("embeds", {"update": "append"}),

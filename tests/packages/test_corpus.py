@@ -63,6 +63,7 @@ RUNNING = {
     "append": ("kv", {"update": "append", "end_at": 30}),
     "bytes": ("bytes", {}),
     "in-place": ("kv", {"update": "in_place", "dtype": "float16"}),
+    "recurrent": ("recurrent", {}),
     "scatter": ("kv", {"update": "scatter"}),
     "script": ("script", {"external_data": True}),
     "two-components": ("embeds", {"update": "append"}),
