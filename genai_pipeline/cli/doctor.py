@@ -8,7 +8,9 @@ import os
 import platform
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -91,14 +93,31 @@ def _cache() -> Mapping[str, Any]:
     from genai_pipeline.importers.pull import is_offline, list_packages
 
     home = cache_home()
-    there = next(folder for folder in (home, *home.parents) if folder.exists())
+    there = next((folder for folder in (home, *home.parents) if _is_folder(folder)), home)
     return {
         "folder": str(home),
-        "writable": os.access(there, os.W_OK),
+        "writable": _can_be_written(home),
         "free_mib": shutil.disk_usage(there).free // _MIB,
         "offline": is_offline(),
         "packages": {entry.name: sorted(entry.cached) for entry in list_packages()},
     }
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # not even its parent can be looked into
+        return False
+
+
+def _can_be_written(folder: Path) -> bool:
+    """Whether something can be made in the folder, or the folder itself: found out by doing so."""
+    there = next((place for place in (folder, *folder.parents) if os.path.lexists(place)), folder)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".doctor.", dir=there):
+            return True
+    except OSError:
+        return False
 
 
 def _versions() -> Mapping[str, Any]:

@@ -7,12 +7,13 @@ from typing import Annotated, Literal
 
 import typer
 
+from genai_pipeline.cli.commands import HelpfulGroup
 from genai_pipeline.cli.output import Output, write
 
 
 def register(app: typer.Typer) -> None:
     """Add the group with one command per kind."""
-    group = typer.Typer(help="Turn a model of another format into a package.", no_args_is_help=True)
+    group = typer.Typer(cls=HelpfulGroup, help="Turn a model of another format into a package.")
     group.command("gguf")(import_gguf)
     app.add_typer(group, name="import")
 
@@ -25,7 +26,7 @@ def import_gguf(
         Literal["fast", "exact", "float32"],
         typer.Option(help="float32 repeats the reference; exact keeps the quantised values; fast is quickest."),
     ] = "fast",
-    name: Annotated[str | None, typer.Option(help="The package's name (default: from the file).")] = None,
+    name: Annotated[str | None, typer.Option(help="The package's name (default: the name of the folder).")] = None,
 ) -> None:
     """Make a package of a GGUF file: graph, weights, tokenizer, chat template and metadata."""
     from genai_pipeline.importers import gguf

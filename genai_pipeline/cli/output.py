@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from genai_pipeline.errors import GenaiError
+from genai_pipeline.errors import OutputError
 
 if TYPE_CHECKING:
     from genai_pipeline.importers.progress import Progress
@@ -28,16 +29,17 @@ class Output:
         if self.verbosity >= 0:
             print_error(text)
 
-    def failure(self, error: GenaiError) -> None:
+    def failure(self, message: str, hint: str) -> None:
         """An error as one line, its hint as another."""
-        print_error(f"error: {error.message}")
-        if error.hint:
-            print_error(f"hint: {error.hint}")
+        print_error(f"error: {message}")
+        if hint:
+            print_error(f"hint: {hint}")
 
     def set_up(self) -> None:
         """Send logs and warnings of libraries to stderr, as much of them as was asked for."""
         level = {-1: logging.ERROR, 0: logging.WARNING}.get(self.verbosity, logging.INFO)
-        logging.basicConfig(stream=sys.stderr, level=level, format="%(levelname)s %(name)s: %(message)s")
+        logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+        logging.getLogger().setLevel(level)
         if self.verbosity < 0:
             warnings.simplefilter("ignore")
         warnings.showwarning = _show_warning
@@ -55,11 +57,62 @@ class Output:
         else:
             yield _Lines()
 
+    @contextmanager
+    def waiting(self, text: str) -> Iterator[Callable[[], None]]:
+        """Show ``text`` on a terminal when nothing has come for a second; call what is given when something comes."""
+        if self.verbosity < 0 or not sys.stderr.isatty():
+            yield lambda: None
+            return
+        note = _PassingNote(text)
+        try:
+            yield note.wipe
+        finally:
+            note.wipe()
+
+
+class _PassingNote:
+    """A line on a terminal that appears after a second unless it was wiped before, and vanishes when it is."""
+
+    def __init__(self, text: str) -> None:
+        self._lock = threading.Lock()
+        self._shown = False
+        self._timer = threading.Timer(1.0, self._show, (text,))
+        self._timer.daemon = True
+        self._timer.start()
+
+    def wipe(self) -> None:
+        """The line is gone, and will not come."""
+        self._timer.cancel()
+        with self._lock:
+            if self._shown:
+                self._shown = False
+                _write_error("\r\x1b[K")
+
+    def _show(self, text: str) -> None:
+        with self._lock:
+            if not self._timer.finished.is_set():
+                self._shown = True
+                _write_error(text)
+
 
 def write(text: str) -> None:
-    """Write a piece of the product, at once."""
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    """Write a piece of the product, at once. Raises OutputError where it cannot be written."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise  # the reader has what it wanted
+    except OSError as error:
+        raise cannot_write(error) from error
+
+
+def cannot_write(error: OSError) -> OutputError:
+    """What to say of stdout that takes no more; what it still holds is let go."""
+    discard_stdout()
+    return OutputError(
+        f"the output cannot be written: {error.strerror or error}",
+        hint="see to free space where stdout goes, or send it elsewhere",
+    )
 
 
 def write_json(value: Any) -> None:
@@ -71,8 +124,20 @@ def write_json(value: Any) -> None:
 
 def print_error(text: str) -> None:
     """One line on stderr."""
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
+    _write_error(text + "\n")
+
+
+def end_line() -> None:
+    """After text on a terminal that did not end its line: what comes on stderr begins a new one."""
+    if sys.stdout.isatty() and sys.stderr.isatty():
+        _write_error("\n")
+
+
+def _write_error(text: str) -> None:
+    """Write to stderr; there is nobody to tell when that cannot be done."""
+    with suppress(OSError):
+        sys.stderr.write(text)
+        sys.stderr.flush()
 
 
 def discard_stdout() -> None:

@@ -30,7 +30,9 @@ def checked(output: Output, package: str, precision: str | None) -> tuple[str, C
         path = resolve(package, precision=precision, progress=progress)
     found = check_package(path)
     if found.plan is None:
-        raise PackageInvalidError(f"{path} is not a valid package", found.problems)
+        raise PackageInvalidError(
+            f"{path} is not a valid package", found.problems, hint=f"genai-pipeline validate {path}"
+        )
     return str(path), found
 
 
@@ -39,3 +41,17 @@ def compiled(output: Output, package: str, precision: str | None) -> ExecutionPl
     _, found = checked(output, package, precision)
     assert found.plan is not None
     return found.plan
+
+
+def default_prompt(package: str) -> Any:
+    """What a package declares for requests without a prompt, None when nothing; nothing is fetched or loaded.
+
+    Raises PackageNotFoundError.
+    """
+    from genai_pipeline.importers.pull import metadata_of
+    from genai_pipeline.metadata.load import load_package
+
+    spec, _ = load_package(metadata_of(package))
+    texts = [text for text in spec.inputs.values() if text.modality == "text"] if spec is not None else []
+    main = [text for text in texts if len(texts) == 1 or text.name == "prompt"]
+    return main[0].default if main else None

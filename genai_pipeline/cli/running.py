@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from genai_pipeline.cli.output import Output, write, write_json
-from genai_pipeline.cli.packages import loaded
-from genai_pipeline.errors import OptionError, RequestError
+from genai_pipeline.cli import run_options as given
+from genai_pipeline.cli.output import Output, end_line, write, write_json
+from genai_pipeline.cli.packages import default_prompt, loaded
+from genai_pipeline.errors import GenaiError, OptionError, RequestError
 
 if TYPE_CHECKING:
     from genai_pipeline.pipeline import Pipeline
@@ -26,53 +27,66 @@ def register(app: typer.Typer) -> None:
 
 def run(
     ctx: typer.Context,
-    package: Annotated[str, typer.Argument(help="A folder, a metadata file, or a name from 'list'.")],
-    prompt: Annotated[str | None, typer.Argument(help="The prompt; '-' reads it from stdin.")] = None,
-    system: Annotated[str | None, typer.Option(help="A system message before the prompt.")] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="Send the prompt as it is, without chat template.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of streaming.")] = False,
-    stats: Annotated[bool, typer.Option("--stats", help="Token counts and timings on stderr at the end.")] = False,
-    max_new_tokens: Annotated[int | None, typer.Option(help="At most this many (default: up to the context).")] = None,
-    min_new_tokens: Annotated[int | None, typer.Option(help="No end token before this many.")] = None,
-    temperature: Annotated[float | None, typer.Option(help="0 takes the likeliest token.")] = None,
-    top_k: Annotated[int | None, typer.Option(help="Choose among the k likeliest; 0: all.")] = None,
-    top_p: Annotated[float | None, typer.Option(help="Choose among the likeliest that make up this share.")] = None,
-    min_p: Annotated[float | None, typer.Option(help="Drop tokens below this share of the likeliest.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Same seed, same answer.")] = None,
-    stop: Annotated[list[str] | None, typer.Option(help="End at this text (repeatable); it is not printed.")] = None,
-    stop_token_id: Annotated[list[int] | None, typer.Option(help="End at this token (repeatable).")] = None,
-    ignore_eos: Annotated[bool | None, typer.Option("--ignore-eos", help="Go on after end tokens.")] = None,
-    param: Annotated[list[str] | None, typer.Option(metavar="K=V", help="A parameter the package declares.")] = None,
-    precision: Annotated[str | None, typer.Option(help="Of a known package: the variant to use.")] = None,
-    threads: Annotated[int | None, typer.Option(help="Of the runtime (default: what the machine gives).")] = None,
-    context_length: Annotated[int | None, typer.Option(help="Lower the package's context to this.")] = None,
-    prefill_chunk: Annotated[int | None, typer.Option(help="Prompt tokens per prefill run.")] = None,
-    timeout: Annotated[float | None, typer.Option(help="Seconds after which the request is given up.")] = None,
-    provider: Annotated[list[str] | None, typer.Option(help="cpu, cuda, ... (repeatable, first choice first).")] = None,
-    profile: Annotated[str | None, typer.Option(metavar="FILE", help="Write a trace for Perfetto there.")] = None,
+    package: given.Package,
+    prompt: given.Prompt = None,
+    system: given.System = None,
+    raw: given.Raw = False,
+    as_json: given.AsJson = False,
+    stats: given.Stats = False,
+    max_new_tokens: given.MaxNewTokens = None,
+    min_new_tokens: given.MinNewTokens = None,
+    temperature: given.Temperature = None,
+    top_k: given.TopK = None,
+    top_p: given.TopP = None,
+    min_p: given.MinP = None,
+    seed: given.Seed = None,
+    stop: given.Stop = None,
+    stop_token_id: given.StopTokenId = None,
+    ignore_eos: given.IgnoreEos = None,
+    n: given.Choices = None,
+    param: given.Parameter = None,
+    timeout: given.Timeout = None,
+    priority: given.Priority = None,
+    precision: given.Precision = None,
+    threads: given.Threads = None,
+    context_length: given.ContextLength = None,
+    prefill_chunk: given.PrefillChunk = None,
+    memory: given.Memory = None,
+    no_prefix_cache: given.NoPrefixCache = None,
+    provider: given.Provider = None,
+    profile: given.Profile = None,
 ) -> None:
     """Run one request and stream the answer to stdout."""
-    options: dict[str, Any] = {
+    sampling: dict[str, Any] = {
         "max_new_tokens": max_new_tokens,
         "min_new_tokens": min_new_tokens,
         "temperature": temperature,
-        "top_k": top_k,
-        "top_p": top_p,
-        "min_p": min_p,
-        "seed": seed,
-        "stop": stop or None,
-        "stop_token_ids": stop_token_id or None,
-        "ignore_eos": ignore_eos,
-        "parameters": parameters(param or ()) or None,
-        "timeout": timeout,
     }
-    request = _given(options) | _prompt(prompt, system, raw)
-    loading = {"precision": precision, "threads": threads, "providers": provider or None}
-    loading |= {"context_length": context_length, "prefill_chunk": prefill_chunk, "profile": profile}
-    with loaded(ctx.obj, package, _given(loading)) as pipe:
-        usage, timings = print_json(pipe, request) if as_json else print_stream(ctx.obj, pipe, request)
+    sampling |= {"top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": seed, "ignore_eos": ignore_eos, "n": n}
+    sampling |= {"stop": stop or None, "stop_token_ids": stop_token_id or None}
+    queueing = {"timeout": timeout, "priority": priority}
+    loading: dict[str, Any] = {"threads": threads, "context_length": context_length, "memory": memory}
+    loading |= {"providers": provider or None, "prefill_chunk": prefill_chunk, "profile": profile}
+    loading |= {"prefix_cache": None if no_prefix_cache is None else not no_prefix_cache}
+    options = _checked(_given(sampling), _given(queueing), _given(loading))
+    declared = _given({"parameters": parameters(param or ()) or None})
+    request = {**options, **declared, **_prompt(package, prompt, system, raw)}
+    with loaded(ctx.obj, package, _given({"precision": precision} | loading)) as pipe:
+        usage, timings = _printer(pipe, as_json, n)(ctx.obj, pipe, request)
     if stats:
         _print_stats(ctx.obj, usage, timings)
+
+
+def _checked(sampling: Mapping[str, Any], queueing: Mapping[str, Any], loading: Mapping[str, Any]) -> dict[str, Any]:
+    """The request's options, all checked before a package is fetched or loaded. Raises OptionError."""
+    from genai_pipeline.config import LoadOptions
+    from genai_pipeline.engine.request import Queueing
+    from genai_pipeline.sampling.params import resolve_options
+
+    resolve_options(sampling)
+    Queueing.of(**queueing)
+    LoadOptions.of(**loading)
+    return {**sampling, **queueing}
 
 
 def _given(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,25 +112,52 @@ def parameters(pairs: Iterable[str]) -> Mapping[str, Any]:
     return found
 
 
-def print_json(pipe: Pipeline, request: Mapping[str, Any]) -> Counts:
+def _printer(pipe: Pipeline, as_json: bool, n: int | None) -> Callable[[Output, Pipeline, Mapping[str, Any]], Counts]:
+    """How to print: several choices would run into each other if they were streamed."""
+    if as_json:
+        return print_json
+    return print_stream if pipe.options(**_given({"n": n})).n == 1 else print_choices
+
+
+def print_json(output: Output, pipe: Pipeline, request: Mapping[str, Any]) -> Counts:
     """Write the whole result as one JSON object."""
-    result = pipe.generate(**request)
+    with output.waiting("working ..."):
+        result = pipe.generate(**request)
     write_json(result.to_dict())
+    return result.usage, result.timings
+
+
+def print_choices(output: Output, pipe: Pipeline, request: Mapping[str, Any]) -> Counts:
+    """Write the choices one after the other, each below a line that numbers it; raises the error of one that failed."""
+    with output.waiting("working ..."):
+        result = pipe.generate(**request)
+    for choice in result.choices:
+        text = choice.text if choice.text.endswith("\n") else choice.text + "\n"
+        write(f"--- {choice.index + 1} of {len(result.choices)} ({choice.finish_reason})\n{text}")
+    for choice in result.choices:
+        if choice.error is not None:
+            raise choice.error
     return result.usage, result.timings
 
 
 def print_stream(output: Output, pipe: Pipeline, request: Mapping[str, Any]) -> Counts:
     """Write text as it comes; raises the error that ends a stream."""
     usage, timings, reason, last = None, None, None, ""
-    with pipe.stream(**request) as events:
-        for event in events:
-            if event.text:
-                write(event.text)
-                last = event.text
-            if event.error is not None:
-                raise event.error
-            reason = event.finish_reason or reason
-            usage, timings = event.usage or usage, event.timings or timings
+    try:
+        with output.waiting("reading the prompt ...") as something_came, pipe.stream(**request) as events:
+            for event in events:
+                something_came()
+                if event.text:
+                    write(event.text)
+                    last = event.text
+                if event.error is not None:
+                    raise event.error
+                reason = event.finish_reason or reason
+                usage, timings = event.usage or usage, event.timings or timings
+    except (GenaiError, KeyboardInterrupt):
+        if last and not last.endswith("\n"):
+            end_line()
+        raise
     if not last.endswith("\n"):
         write("\n")
     if reason == "length":
@@ -124,23 +165,25 @@ def print_stream(output: Output, pipe: Pipeline, request: Mapping[str, Any]) -> 
     return usage, timings
 
 
-def _prompt(prompt: str | None, system: str | None, raw: bool) -> dict[str, Any]:
-    if prompt is None:
+def _prompt(package: str, prompt: str | None, system: str | None, raw: bool) -> dict[str, Any]:
+    if system is not None and raw:
+        raise OptionError("--system needs the chat template, which --raw leaves out", param="system")
+    if prompt is None and default_prompt(package) is None:
         raise RequestError("no prompt was given", param="prompt", hint="write it after the package, or '-' for stdin")
     text = _from_stdin() if prompt == "-" else prompt
-    if system is None:
-        return {"prompt": text, "raw": raw}
-    if raw:
-        raise OptionError("--system needs the chat template, which --raw leaves out", param="system")
-    return {"messages": [{"role": "system", "content": system}, {"role": "user", "content": text}]}
+    return {"prompt": text, "raw": raw, **_given({"system": system})}
 
 
 def _from_stdin() -> str:
     """All of stdin as text, without the line end that shells add."""
+    if sys.stdin is None:
+        raise RequestError("no prompt was given: stdin is closed", param="prompt", hint="write it after the package")
     try:
         return sys.stdin.buffer.read().decode("utf-8").removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError as error:
         raise RequestError(f"the prompt on stdin is not UTF-8: {error}", param="prompt") from error
+    except OSError as error:  # a folder, or a terminal that has gone
+        raise RequestError(f"the prompt on stdin cannot be read: {error.strerror}", param="prompt") from error
 
 
 def _print_stats(output: Output, usage: Usage | None, timings: Timings | None) -> None:

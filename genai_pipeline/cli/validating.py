@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -10,12 +11,14 @@ import typer
 
 from genai_pipeline.cli.output import Output
 from genai_pipeline.cli.reports import REPORTS
+from genai_pipeline.errors import PackageNotFoundError
 
 if TYPE_CHECKING:
     from genai_pipeline.problems import Problem
 
 INVALID = 3
 _METADATA_FILE = "inference_metadata.yaml"
+_NOT_SEARCHED = frozenset({"node_modules", "site-packages", "__pycache__"})  # and hidden folders
 
 
 def register(app: typer.Typer) -> None:
@@ -25,13 +28,16 @@ def register(app: typer.Typer) -> None:
 
 def validate(
     ctx: typer.Context,
-    paths: Annotated[list[Path], typer.Argument(help="Package folders, metadata files, or folders of packages.")],
+    paths: Annotated[
+        list[str],
+        typer.Argument(help="Package folders, metadata files, folders of packages, or names that were pulled."),
+    ],
     form: Annotated[Literal["text", "json", "github"], typer.Option("--format", help="How to report.")] = "text",
 ) -> None:
     """Check packages: syntax, schema, references, data flow, graphs, tokenizer, capabilities."""
     import genai_pipeline as gp
 
-    packages = [package for path in paths for package in packages_below(path)]
+    packages = [package for path in paths for package in packages_of(path)]
     found: list[Problem] = []
     for package in packages:
         found += gp.validate(package)[1]
@@ -43,11 +49,35 @@ def validate(
         raise typer.Exit(INVALID)
 
 
+def packages_of(name: str) -> Sequence[Path]:
+    """The packages that a path or a known name means. Raises PackageNotFoundError for a name that is not pulled."""
+    from genai_pipeline.importers.pull import find_entry
+    from genai_pipeline.importers.recipes import known_names
+
+    path = Path(name)
+    if name not in known_names() or os.path.lexists(path):
+        return packages_below(path)
+    entry = find_entry(name)
+    if not entry.cached:
+        raise PackageNotFoundError(
+            f"package {name} is not in the cache, so there is nothing to check", hint=f"genai-pipeline pull {name}"
+        )
+    return list(entry.cached.values())
+
+
 def packages_below(path: Path) -> Sequence[Path]:
-    """The package at ``path``, or all packages in the folders below it; ``path`` itself when there is none."""
+    """The package at ``path``, or all packages in the folders below it; ``path`` itself when there is none.
+
+    Hidden folders and folders that tools fill with other people's files are not searched.
+    """
     if not path.is_dir() or (path / _METADATA_FILE).exists():
         return [path]
-    return sorted(file.parent for file in path.rglob(_METADATA_FILE)) or [path]
+    found = []
+    for folder, inner, files in os.walk(path):
+        inner[:] = [name for name in inner if not name.startswith(".") and name not in _NOT_SEARCHED]
+        if _METADATA_FILE in files:
+            found.append(Path(folder))
+    return sorted(found) or [path]
 
 
 def _count(packages: int, problems: Sequence[Problem]) -> str:

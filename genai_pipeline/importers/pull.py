@@ -53,17 +53,30 @@ def resolve(
 
     ``precision`` chooses among the variants of a known package. Raises PackageNotFoundError with the nearest name.
     """
+    path = _on_disk(package)
+    if path is None:
+        return pull(package_path(package), precision=precision, offline=offline, progress=progress)
+    if precision is not None:
+        raise PackageNotFoundError(
+            f"{package} is a package on disk: its precision is what it was made with",
+            hint="leave precision out, or give the name of a known package",
+        )
+    return path
+
+
+def metadata_of(package: str | Path) -> Path:
+    """Where the metadata of a package is, without pulling it. Raises PackageNotFoundError with the nearest name."""
+    return _on_disk(package) or find_recipe(package_path(package)).metadata_file
+
+
+def _on_disk(package: str | Path) -> Path | None:
+    """The path that ``package`` means, or None for a known name. Raises PackageNotFoundError for what is neither."""
     name = package_path(package)
     path = Path(name).expanduser()
     if _is_there(path):
-        if precision is not None:
-            raise PackageNotFoundError(
-                f"{package} is a package on disk: its precision is what it was made with",
-                hint="leave precision out, or give the name of a known package",
-            )
         return path
     if name in known_names():
-        return pull(name, precision=precision, offline=offline, progress=progress)
+        return None
     raise PackageNotFoundError(
         f"'{package}' is no folder, no metadata file and no known package",
         hint=nearest(name, known_names()) or f"known packages: {one_of(known_names())}",

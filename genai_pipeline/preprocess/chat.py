@@ -54,7 +54,8 @@ class ChatTemplate:
 
         self.source = source
         self._tokenizer = tokenizer
-        programs = [ChatProgram(text, clock) for text in (source.text, source.tool_use) if text is not None]
+        texts = [text for text in (source.text, source.tool_use) if text is not None]
+        programs = [ChatProgram(text, clock, name=source.title) for text in texts]
         # without and with tools
         self._programs = [(program, _rules(program, modalities)) for program in (programs[0], programs[-1])]
         self._texts = mark(tokenizer.template_texts(), TEMPLATE)
@@ -160,7 +161,7 @@ def _rules(program: ChatProgram, modalities: frozenset[str]) -> MessageRules:
     content: ContentForm = "string"
     if program.loops_over_content():
         content = "either" if program.tests_content_type() else "parts"
-    return MessageRules(ROLES | program.words(), modalities, content)
+    return MessageRules(ROLES | program.roles(), modalities, content)
 
 
 def _labelled(message: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ Same settings, same globals, same filters, byte for byte: trimmed blocks, loop c
 labels every piece of text it writes itself (see ``origin_text``), by a rewrite of the syntax tree. And a render is
 bounded: loop rounds and macro calls, time, text size, sizes of numbers, so no template can hang or fill memory.
 
-Longer than most modules because jinja2 is imported nowhere else.
+Longer than most modules because jinja2 is imported nowhere else, but for its syntax tree (see ``template_roles``).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import wraps
+from traceback import walk_tb
 from types import BuiltinMethodType, MethodType
 from typing import Any
 
@@ -28,6 +29,7 @@ from jinja2.visitor import NodeTransformer
 from genai_pipeline.errors import TemplateError
 from genai_pipeline.preprocess.origin_text import TEMPLATE, OriginText, joined, tracked
 from genai_pipeline.preprocess.render_limits import METER, Meter, RenderLimits, check_counts, check_data
+from genai_pipeline.preprocess.template_roles import roles_of
 
 # What a template or its data can make Python raise; every one of them becomes a TemplateError.
 _RENDER_ERRORS = (
@@ -62,11 +64,18 @@ class TemplateSyntaxError(Exception):
 class ChatProgram:
     """One compiled template; ``render`` may be called from several threads."""
 
-    def __init__(self, source: str, clock: Callable[[], datetime] = datetime.now, limits: RenderLimits | None = None):
-        """Compile; raises ``TemplateSyntaxError``."""
+    def __init__(
+        self,
+        source: str,
+        clock: Callable[[], datetime] = datetime.now,
+        limits: RenderLimits | None = None,
+        name: str = "the template",
+    ) -> None:
+        """Compile; ``name`` says in errors what lines are lines of. Raises ``TemplateSyntaxError``."""
         if len(source) > _MAX_SOURCE:
             raise TemplateSyntaxError(f"a chat template may have at most {_MAX_SOURCE} characters", 1)
         self._limits = limits or RenderLimits()
+        self._name = name
         environment = _Environment(clock)
         try:
             self._template = environment.from_string(source)
@@ -82,7 +91,12 @@ class ChatProgram:
         try:
             return _bounded_join(self._template.generate(**variables))
         except _RENDER_ERRORS as error:
-            raise TemplateError(f"the chat template failed: {error or type(error).__name__}") from error
+            line = _template_line(error)
+            place = "" if line is None else f" at line {line} of {self._name}"
+            raise TemplateError(
+                f"the chat template failed{place}: {str(error) or type(error).__name__}",
+                hint="mend the template, or send a raw prompt (--raw, raw=True), which needs none",
+            ) from error
         finally:
             METER.reset(token)
 
@@ -95,10 +109,15 @@ class ChatProgram:
         return any(test.name in ("string", "iterable", "sequence") and _names_content(test.node)
                    for test in self._tree.find_all(nodes.Test))  # fmt: skip
 
-    def words(self) -> frozenset[str]:
-        """Names that the template spells out as text, the roles it knows among them."""
-        constants = (found.value for found in self._tree.find_all(nodes.Const))
-        return frozenset(value for value in constants if isinstance(value, str) and value.isidentifier())
+    def roles(self) -> frozenset[str]:
+        """Roles that the template knows: the texts it compares a role with."""
+        return roles_of(self._tree)
+
+
+def _template_line(error: BaseException) -> int | None:
+    """The line of the template that an error comes from; jinja2 has put the template's frames into the traceback."""
+    lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == "<template>"]
+    return lines[-1] if lines else None
 
 
 def _names_content(node: nodes.Node) -> bool:

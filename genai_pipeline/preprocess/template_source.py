@@ -31,6 +31,11 @@ class TemplateSource:
     own_file: bool = True  # whether lines of the template are lines of the file
     tool_use: str | None = None
 
+    @property
+    def title(self) -> str:
+        """What lines of the template are lines of, as messages say it."""
+        return self.at.file if self.own_file else f"the template in {self.at.file}"
+
     def place(self, line: int) -> Location:
         """The place of a line of the template."""
         return Location(self.at.file, line, 1) if self.own_file else self.at

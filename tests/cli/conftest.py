@@ -32,8 +32,8 @@ class Ran:
 def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
     """``command("run", folder, "hi")`` runs genai-pipeline with these arguments."""
 
-    def run(*arguments: Any, stdin: bytes = b"") -> Ran:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+    def run(*arguments: Any, stdin: bytes | None = b"") -> Ran:
+        monkeypatch.setattr(sys, "stdin", None if stdin is None else io.TextIOWrapper(io.BytesIO(stdin)))
         capsys.readouterr()
         code = run_command([str(argument) for argument in arguments])
         captured = capsys.readouterr()

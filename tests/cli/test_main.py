@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Callable
 from importlib.metadata import entry_points, version
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from genai_pipeline.cli import entry
+from genai_pipeline.cli.commands import with_flags
 
+ROOT = Path(__file__).resolve().parents[2]
 Command = Callable[..., Any]
 Process = Callable[..., subprocess.Popen[str]]
 
@@ -42,6 +46,37 @@ def test_errors_are_one_line_and_a_hint_and_a_traceback_only_with_v(command: Com
     assert "Traceback" in command("-v", "run", "smolm2-135m", "hi").err
 
 
+@pytest.mark.parametrize("arguments", [[], ["import"]])
+def test_no_command_is_wrong_usage_and_its_help_goes_to_stderr(command: Command, arguments: list[str]) -> None:
+    ran = command(*arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert "Usage: " in ran.err
+
+
+def test_v_and_q_may_stand_behind_the_command(command: Command) -> None:
+    for name in ("run", "validate", "import gguf", "list"):
+        assert "--quiet" in command(*name.split(), "--help").out
+    assert "Traceback" in command("run", "smolm2-135m", "hi", "-v").err
+    assert command("list", "-q").code == 0
+    for both in (("-v", "list", "-q"), ("list", "-v", "-q")):
+        ran = command(*both)
+        assert (ran.code, ran.out) == (2, "")
+        assert "exclude each other" in ran.err
+
+
+def test_errors_name_the_flag_that_was_typed() -> None:
+    names = {"max_new_tokens": "--max-new-tokens", "seed": "--seed", "n": "--n", "stop_token_ids": "--stop-token-id"}
+    for text, shown in {
+        "max_new_tokens must be 1": "--max-new-tokens must be 1",
+        "seed must be 1": "--seed must be 1",
+        "lower min_new_tokens or raise max_new_tokens": "lower min_new_tokens or raise --max-new-tokens",
+        "stop_token_ids has 9": "--stop-token-id has 9",
+        "the seed must be sown, n times": "the seed must be sown, n times",
+        "/a/max_new_tokens.yaml": "/a/max_new_tokens.yaml",
+    }.items():
+        assert with_flags(text, names) == shown
+
+
 def test_version(command: Command) -> None:
     assert command("--version").out == f"genai-pipeline {version('genai-pipeline')}\n"
 
@@ -57,9 +92,30 @@ def test_both_scripts_are_installed_and_validate_package_is_validate(
     assert "nothing" in capsys.readouterr().out
 
 
-def test_a_closed_pipe_ends_quietly(process: Process) -> None:
-    with process("doctor") as running:
+@pytest.mark.parametrize("arguments", [["doctor"], ["--help"], ["run", "--help"], ["--version"]])
+def test_a_closed_pipe_ends_quietly(process: Process, arguments: list[str]) -> None:
+    with process(*arguments) as running:
         running.stdout.close()  # type: ignore[union-attr]
         assert running.stderr is not None
         assert running.stderr.read() == ""
         assert running.wait(60) == 0
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["--help"], ["run", "--help"], ["--version"]])
+def test_a_full_disk_is_one_error_and_a_hint(process: Process, arguments: list[str]) -> None:
+    with open("/dev/full", "w") as full, process(*arguments, stdout=full) as running:
+        _, errors = running.communicate(timeout=60)
+    assert running.returncode == 1
+    assert [line.split(":")[0] for line in errors.splitlines()] == ["error", "hint"]
+    assert "No space left on device" in errors
+
+
+@pytest.mark.parametrize(
+    ("closing", "code", "said"),
+    [(">&-", 1, "error: stdout is closed"), ("2>&-", 0, ""), ("<&-", 0, ""), ("<&- >&- 2>&-", 1, "")],
+)
+def test_closed_standard_streams(tmp_path: Any, closing: str, code: int, said: str) -> None:
+    line = f'"{sys.executable}" -m genai_pipeline list {closing}'
+    done = subprocess.run(line, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr[: len(said)]) == (code, said)
+    assert "Traceback" not in done.stderr

@@ -37,6 +37,7 @@ def test_inspect_of_an_invalid_package_is_exit_code_3(command: Command, broken: 
     ran = command("inspect", broken.path)
     assert (ran.code, ran.out) == (3, "")
     assert "did you mean 'limits'?" in ran.err
+    assert ran.err.endswith(f"hint: genai-pipeline validate {broken.path}\n")
 
 
 def test_list_names_the_known_packages(command: Command) -> None:
@@ -80,6 +81,19 @@ def test_doctor_reports_machine_and_installation(command: Command, empty_cache: 
     text = command("doctor")
     assert text.code == 0
     assert str(empty_cache) in text.out
+
+
+@pytest.mark.parametrize("home", ["/proc/foo", "file", "file/below"])
+def test_doctor_finds_out_whether_the_cache_can_be_written(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str
+) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    for folder, writable in ((tmp_path / home, False), (tmp_path / "folder", True), (tmp_path / "a" / "b", True)):
+        monkeypatch.setenv("GENAI_PIPELINE_HOME", str(folder))
+        assert json.loads(command("doctor", "--json").out)["cache"]["writable"] is writable
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
+    assert list((tmp_path / "folder").iterdir()) == []
 
 
 def test_progress_without_a_terminal_is_a_line_per_piece_of_work(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from genai_pipeline.cli.reports import REPORTS
 from genai_pipeline.problems import Location, Problem
 from genai_pipeline.testing import TinyPackage, write_package
@@ -79,3 +81,28 @@ def test_a_path_with_nothing_in_it_is_invalid_not_a_traceback(command: Command, 
         assert ran.code == 3
         assert str(path) in ran.out
         assert "Traceback" not in ran.err
+
+
+def test_hidden_folders_and_those_of_tools_are_not_searched(command: Command, tmp_path: Path) -> None:
+    for name in ("mine", ".venv/theirs", "node_modules/theirs", "deep/.git/theirs"):
+        write_package(tmp_path / name, "script")
+    assert "1 package checked" in command("validate", tmp_path).err
+    assert "1 package checked" in command("validate", tmp_path / ".venv").err  # asked for by name
+
+
+def test_a_known_name_is_checked_in_the_cache_or_said_to_be_missing(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GENAI_PIPELINE_HOME", str(tmp_path / "cache"))
+    ran = command("validate", "smollm2-135m")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.splitlines() == [
+        "error: package smollm2-135m is not in the cache, so there is nothing to check",
+        "hint: genai-pipeline pull smollm2-135m",
+    ]
+
+
+def test_a_known_name_that_was_pulled_is_checked(command: Command, smollm2_f32: Path) -> None:
+    ran = command("validate", "smollm2-135m")
+    assert (ran.code, ran.out) == (0, "")
+    assert "checked, no problems" in ran.err
