@@ -39,6 +39,7 @@ class _Box:
 class _Drawing:
     ids: dict[tuple[str, str], str] = field(default_factory=dict)  # (scope, graph node) -> drawn id
     edges: dict[tuple[str, str, bool], list[str]] = field(default_factory=dict)  # (from, to, dashed) -> labels
+    bodies: list[tuple[str, _Box]] = field(default_factory=list)  # a loop's or group's own node and its body
 
 
 def to_mermaid(plan: ExecutionPlan) -> str:
@@ -48,16 +49,19 @@ def to_mermaid(plan: ExecutionPlan) -> str:
     for (source, target, dashed), labels in drawing.edges.items():
         text = f'|"{_mermaid_text(", ".join(labels))}"|' if labels else ""
         lines.append(f"  {source} {'-.->' if dashed else '-->'}{text} {target}")
+    lines += [f'  {node} -.->|"runs"| {body.id}' for node, body in drawing.bodies]
     return "\n".join(lines) + "\n"
 
 
 def to_dot(plan: ExecutionPlan) -> str:
     """The plan as a Graphviz digraph."""
     box, drawing = _draw(plan)
-    lines = [f"digraph {_quoted(plan.package.name)} {{", "  rankdir=LR;", *_dot_box(box, 1)]
+    lines = [f"digraph {_quoted(plan.package.name)} {{", "  rankdir=LR;", "  compound=true;", *_dot_box(box, 1)]
     for (source, target, dashed), labels in drawing.edges.items():
         style = ", style=dashed" if dashed else ""
         lines.append(f"  {source} -> {target} [label={_quoted(', '.join(labels))}{style}];")
+    for node, body in drawing.bodies:  # an edge to a box is one to a node in it that ends at the border
+        lines.append(f'  {node} -> {body.nodes[0].id} [label="runs", style=dashed, lhead=cluster_{body.id}];')
     return "\n".join([*lines, "}"]) + "\n"
 
 
@@ -78,6 +82,7 @@ def _draw_scope(plan: ExecutionPlan, scope: str, label: str, drawing: _Drawing) 
         box.nodes.append(_Node(drawn, _label(attributes), kind if kind in _SHAPES else "stage"))
         if "body" in attributes:
             box.boxes.append(_draw_scope(plan, attributes["body"], f"{kind} {attributes['label']}", drawing))
+            drawing.bodies.append((drawn, box.boxes[-1]))
     for source, target, label_of_edge in _flows(graph, scope, drawing):
         labels = drawing.edges.setdefault((source, target, False), [])
         if label_of_edge and label_of_edge not in labels:

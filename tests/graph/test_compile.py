@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -205,6 +206,7 @@ def test_rendering_as_json_is_stable_and_complete(tmp_path: Path) -> None:
 
 def test_rendering_as_text_names_stages_ports_and_memory(tmp_path: Path) -> None:
     text = to_text(compiled(tmp_path))
+    assert re.search(r"state \w+: \d+ tensors in \d+ layers, float32 \[batch, \d+, length, \d+\], \d+ bytes", text)
     for part in ("generate: decode", "prompt <- prompt.tokens", "input_ids <- loop.tokens", "bytes per token"):
         assert part in text
 
@@ -214,6 +216,8 @@ def test_diagrams_box_the_loop_and_escape_names(tmp_path: Path) -> None:
     mermaid, dot = to_mermaid(plan), to_dot(plan)
     assert mermaid.startswith("flowchart LR\n")
     assert 'subgraph s1["decode generate"]' in mermaid
+    assert '  n0 -.->|"runs"| s1' in mermaid
+    assert "lhead=cluster_s1" in dot
     assert mermaid.count("subgraph") == mermaid.count("  end")
     assert dot.startswith('digraph "tiny-kv" {')
     assert dot.count("{") == dot.count("}")
