@@ -181,9 +181,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     report = stress(arguments.minutes, arguments.update, arguments.seed)
-    print(
-        f"requests by outcome: {dict(report.outcomes)}; {report.tokens} tokens, {report.cached} from the cache"
-    )
+    print(f"requests by outcome: {dict(report.outcomes)}; {report.tokens} tokens, {report.cached} from the cache")
     for fault in report.faults[:20]:
         print(f"FAULT: {fault}")
     raise SystemExit(1 if report.faults else 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from genai_pipeline.scheduler.plan import Span
 from genai_pipeline.scheduler.ticket import Tracked
@@ -20,30 +20,36 @@ def chunk_size(todo: int, budget: int) -> int:
     return size if size > 1 else 0
 
 
-def prefill_runs(sequences: Iterable[Tracked], budget: int, batch: int) -> list[tuple[Span, ...]]:
-    """Spans of the prefill runs of a step, most important first: ``budget`` tokens, padding of batches included.
+def prefill_runs(sequences: Sequence[Tracked], *, tokens: int, batch: int, num_decoding: int) -> list[tuple[Span, ...]]:
+    """Spans of the prefill runs of a step; ``sequences`` come most important first.
 
-    First runs of at most ``batch`` tokens share one run, right-padded; every other chunk runs alone.
+    Prompts of at most ``batch`` tokens are never cut: they start together in one right-padded run, all of them where
+    they are as many as the rows that decode and would wait for them, else as many as fit ``tokens``, at least one.
+    Longer prompts run in chunks, one run each, within ``tokens``.
     """
-    runs: list[tuple[Span, ...]] = []
-    together: list[Span] = []
-    width = 0
-    left = budget
-    for tracked in sequences:
-        if tracked.decoding or not tracked.todo:
-            continue
-        if tracked.num_computed == 0 and tracked.num_tokens <= min(batch, budget):
-            wider = max(width, tracked.num_tokens)
-            cost = wider * (len(together) + 1) - width * len(together)
-            if cost <= left:
-                together.append(_span(tracked, tracked.num_tokens))
-                width, left = wider, left - cost
+    todo = [tracked for tracked in sequences if tracked.todo and not tracked.decoding]
+    short = [tracked for tracked in todo if tracked.num_computed == 0 and tracked.num_tokens <= batch]
+    together = short if len(short) >= num_decoding else short[: _fitting(short, tokens)]
+    runs = [tuple(_span(tracked, tracked.num_tokens) for tracked in together)] if together else []
+    left = tokens - sum(tracked.num_tokens for tracked in together)
+    for tracked in todo:
+        if tracked in short:
             continue
         size = chunk_size(tracked.todo, left)
         if size:
             runs.append((_span(tracked, size),))
             left -= size
-    return [tuple(together), *runs] if together else runs
+    return runs
+
+
+def _fitting(short: Sequence[Tracked], tokens: int) -> int:
+    """How many prompts fit a padded run of so many tokens; at least one."""
+    width = 0
+    for count, tracked in enumerate(short, 1):
+        width = max(width, tracked.num_tokens)
+        if width * count > tokens:
+            return max(1, count - 1)
+    return len(short)
 
 
 def _span(tracked: Tracked, size: int) -> Span:

@@ -100,7 +100,8 @@ class Scheduler:
             if len(decode) < len(members):
                 budget = self._budgets[loop]
                 tokens = self.prefill_beside[loop] if decode else budget.prefill_tokens
-                for spans in prefill_runs(members, tokens, budget.prefill_batch):
+                batch = budget.prefill_batch
+                for spans in prefill_runs(members, tokens=tokens, batch=batch, num_decoding=len(decode)):
                     yield Run("prefill", loop, spans)
 
     def _grow(self) -> Iterator[Preemption]:

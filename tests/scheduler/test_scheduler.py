@@ -70,14 +70,39 @@ def test_fewer_prompt_tokens_run_beside_decode_rows_when_asked() -> None:
     assert prefill.spans[0].num_tokens == 16
 
 
-def test_short_first_prefills_share_a_padded_run_within_the_budget() -> None:
+def test_short_first_prompts_share_a_padded_run_and_long_ones_run_alone() -> None:
     fake = runner(Budget(max_rows=8, prefill_tokens=100, prefill_batch=32))
     for id, length in enumerate((10, 20, 30, 25, 64)):
         fake.submit(id, length, 2)
     fake.step()
     plan = fake.step()
-    assert [[span.sequence for span in run.spans] for run in plan.runs] == [[0, 1, 2], [4]]
-    assert plan.runs[1].spans[0].num_tokens == 10  # 3 rows of 30 take 90 of the 100
+    assert [[span.sequence for span in run.spans] for run in plan.runs] == [[0, 1, 2, 3], [4]]
+    assert plan.runs[1].spans[0].num_tokens == 15  # 85 of the 100 are taken
+
+
+def test_a_short_prompt_is_never_cut_and_few_wait_for_many_rows() -> None:
+    fake = runner(Budget(max_rows=8, prefill_tokens=64, prefill_batch=32))
+    for id in range(4):
+        fake.submit(id, 10, 90)
+    fake.step()
+    fake.step()
+    fake.scheduler.prefill_beside[LOOP] = 16
+    for id in range(4, 7):
+        fake.submit(id, 30, 5)
+    fake.step()
+    assert [len(run.spans) for run in fake.step().runs] == [4, 1]  # beside four rows, one of three
+
+
+def test_as_many_short_prompts_as_rows_start_at_once() -> None:
+    fake = runner(Budget(max_rows=8, prefill_tokens=64, prefill_batch=32))
+    fake.submit(0, 10, 90)
+    fake.step()
+    fake.step()
+    fake.scheduler.prefill_beside[LOOP] = 16
+    for id in range(1, 8):
+        fake.submit(id, 30, 5)
+    fake.step()
+    assert [len(run.spans) for run in fake.step().runs] == [1, 7]
 
 
 def test_a_full_pool_preempts_the_newest_of_the_lowest_priority() -> None:
