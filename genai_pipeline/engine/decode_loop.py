@@ -13,6 +13,7 @@ from genai_pipeline.backends.protocol import LoadedGraph
 from genai_pipeline.engine.admission import Bounds, grant
 from genai_pipeline.engine.batch import Batch
 from genai_pipeline.engine.lane import Lane
+from genai_pipeline.engine.loop_values import PER_RUN
 from genai_pipeline.engine.outer_values import OuterValues
 from genai_pipeline.engine.request import RequestState
 from genai_pipeline.engine.rows import compaction, consecutive
@@ -66,6 +67,7 @@ class DecodeLoop:
         self._lanes = {kind: Lane(stage.body, logits_key, graphs, pool) for kind in ("prefill", "decode")}
         self._suppressed = np.array(rules.suppressed, np.int64) if rules.suppressed else None
         self._not_yet = np.array(sorted({*rules.suppressed, *rules.end_ids}), np.int64)
+        self._per_run = bool(PER_RUN & self._lanes["decode"].loop_reads)
         self._rows: dict[int, Sequence] = {}
         self._outer = OuterValues(stage.body, graphs)
 
@@ -206,7 +208,9 @@ class DecodeLoop:
     def _group_key(self, span: Span, sequence: Sequence) -> object:
         """Rows with different keys never share a run."""
         equal = not (self._pool.ragged and self._pool.uneven)
-        return self._pool.batch_key(sequence.row), sequence.outer.batch_key, span.num_tokens if equal else None
+        counters = (sequence.num_decoded(span.start), span.start == 0) if self._per_run else None
+        state = self._pool.batch_key(sequence.row)
+        return state, sequence.outer.batch_key, span.num_tokens if equal else None, counters
 
     def _draw(self, sequence: Sequence) -> Draw:
         options, index = sequence.request.request.options, sequence.num_generated

@@ -23,7 +23,9 @@ class Lane:
 
     def __init__(self, body: ScopePlan, logits_key: str, graphs: Mapping[str, LoadedGraph], pool: KvPool) -> None:
         self._stages = [BodyStage(stage, graphs[stage.spec.run or ""]) for stage in body.stages]
-        self._values = LoopValues(read for stage in self._stages for read in stage.loop_reads())
+        reads = {read for stage in self._stages for read in stage.loop_reads()}
+        self._values = LoopValues(reads)
+        self.loop_reads = frozenset(name for name, _ in reads)  # what ports take of the loop as it is
         self._logits_key = logits_key
         self._logit_rows = GrowingArray(np.dtype(np.int64))
         self._gathers = any(stage.graph.logit_rows and stage.gives(logits_key) for stage in self._stages)

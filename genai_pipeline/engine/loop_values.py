@@ -109,6 +109,9 @@ VALUES: Mapping[str, Fill] = {
 }
 
 
+PER_RUN = frozenset({"step", "first"})  # one value for all rows of a run: rows that differ in it are parted
+
+
 class LoopValues:
     """Keeps one buffer per (value, dtype) that the body reads, filled anew for each batch."""
 
