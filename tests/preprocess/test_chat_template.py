@@ -162,3 +162,12 @@ def test_one_program_renders_in_many_threads(
     with ThreadPoolExecutor(8) as pool:
         together = list(pool.map(ids_of, range(40)))
     assert together == [ids_of(index) for index in range(40)]
+
+
+def test_a_failing_template_is_named_with_its_line() -> None:
+    source = "one\n{% macro item(m) %}\n{{ m.x.y }}\n{% endmacro %}\n{% for m in messages %}{{ item(m) }}{% endfor %}"
+    with pytest.raises(TemplateError, match=r"failed at line 3 of a/chat\.jinja: .*undefined|no attribute") as caught:
+        ChatProgram(source, name="a/chat.jinja").render({"messages": [{}]})
+    assert "raw" in caught.value.hint
+    with pytest.raises(TemplateError, match="failed at line 2 of the template: division"):
+        ChatProgram("one\n{{ 1 / zero }}").render({"zero": 0})

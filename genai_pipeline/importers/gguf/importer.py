@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from genai_pipeline.errors import ImportModelError
@@ -11,9 +12,10 @@ from genai_pipeline.importers.gguf.layout import check_tensors
 from genai_pipeline.importers.gguf.linear import PRECISIONS, Precision
 from genai_pipeline.importers.gguf.metadata_text import metadata_text
 from genai_pipeline.importers.gguf.package_writer import check_free, new_package, write_json, write_text
-from genai_pipeline.importers.gguf.reader import open_gguf
+from genai_pipeline.importers.gguf.reader import check_file, open_gguf
 from genai_pipeline.importers.gguf.tokenizer_export import export_tokenizer
 from genai_pipeline.importers.progress import Progress, silent
+from genai_pipeline.metadata.schema import load_schema
 
 
 def import_gguf(
@@ -22,17 +24,19 @@ def import_gguf(
     """Turns the GGUF file ``source`` into the package folder ``target`` and returns it.
 
     ``precision``: ``float32`` (dequantised), ``exact`` (stored codes, computed in float32) or ``fast`` (8-bit codes
-    and integer products). ``progress`` gets the source bytes that are done. Raises ``ImportModelError`` before
-    anything is written when the file is damaged or not supported, or when ``target`` is taken.
+    and integer products). ``name``: the package's, if not that of its folder. ``progress`` gets the source bytes that
+    are done. Raises ``ImportModelError`` before anything is written when the file is damaged or not supported, when
+    ``target`` is taken, or when the name is none for a package.
     """
     chosen = _precision(precision)
+    title = _name(name, target)
     check_free(target)
+    check_file(source)
     progress(f"reading {source.name}", 0, 0)
     file = open_gguf(source)
     config = read_config(file)
     check_tensors(file, config)
     tokenizer = export_tokenizer(file)
-    title = name or target.resolve().name
     summary = f"{file.metadata.get('general.name', title)} ({config.architecture}), {chosen.name} weights"
     total = sum(tensor.nbytes for tensor in file.tensors.values())
     with new_package(target) as folder:
@@ -44,6 +48,19 @@ def import_gguf(
             file, config, chosen, folder / "model.onnx", lambda done, what: progress(f"writing {what}", done, total)
         )
     return target
+
+
+def _name(given: str | None, target: Path) -> str:
+    """The package's name: the given one, else the folder's; it must be one that the metadata can have."""
+    name = target.resolve().name if given is None else given
+    rule = load_schema()["$defs"]["packageName"]
+    if re.fullmatch(rule["pattern"], name) and not name.endswith("\n"):
+        return name
+    whose = f"the name of the folder {target}" if given is None else repr(given)
+    raise ImportModelError(
+        f"{whose} is no name for a package: {rule['patternErrorMessage']}",
+        hint="give another name with --name" if given is None else "choose another name",
+    )
 
 
 def _precision(name: str) -> Precision:

@@ -87,24 +87,53 @@ class GgufFile:
         return self.tensors[name]
 
 
-def open_gguf(path: Path) -> GgufFile:
-    """Opens ``path``; raises ``ImportModelError`` when it is no whole GGUF file."""
-    if not path.is_file():
+class _CutError(Exception):
+    """The file ends before something that it says it has."""
+
+
+class _BoundedReader(GGUFReader):
+    """A reader that says so when it would read beyond the end of the file, where numpy complains of shapes."""
+
+    def _get(self, offset: int, dtype: Any, count: int = 1, override_order: Any = None) -> Any:
+        end = int(offset) + np.dtype(dtype).itemsize * int(count)
+        if end > len(self.data):
+            raise _CutError(f"it has {len(self.data)} bytes and should go on to byte {end} at least")
+        return super()._get(offset, dtype, count, override_order)
+
+
+def check_file(path: Path) -> None:
+    """Raises ``ImportModelError`` unless ``path`` is a file that begins as GGUF files do."""
+    if path.is_dir():
+        models = sorted(file.name for file in path.glob("*.gguf"))
+        hint = f"give the file in it, e.g. {path / models[0]}" if models else "give the path of a .gguf file"
+        raise ImportModelError(f"{path}: this is a folder, not a GGUF file", hint=hint)
+    if not path.exists():
         raise ImportModelError(f"{path}: no such file", hint="give the path of a .gguf file")
+    if not path.is_file():
+        raise ImportModelError(f"{path}: not a regular file", hint="give the path of a .gguf file")
     try:
         with path.open("rb") as stream:
             magic = stream.read(4)
     except OSError as error:
-        raise ImportModelError(f"{path}: cannot be read: {error.strerror}") from error
+        raise ImportModelError(f"{path}: cannot be read: {error.strerror}", hint="see to its access rights") from error
     if magic != b"GGUF":
-        raise ImportModelError(f"{path}: not a GGUF file (it does not start with 'GGUF')")
+        raise ImportModelError(
+            f"{path}: not a GGUF file (it does not start with 'GGUF')", hint="give the path of a .gguf file"
+        )
+
+
+def open_gguf(path: Path) -> GgufFile:
+    """Opens ``path``; raises ``ImportModelError`` when it is no whole GGUF file."""
+    check_file(path)
     try:
-        reader = GGUFReader(path)
+        reader = _BoundedReader(path)
         metadata = {name: field.contents() for name, field in reader.fields.items()}
         tensors = {str(tensor.name): _tensor(tensor) for tensor in reader.tensors}
+    except _CutError as error:
+        raise ImportModelError(f"{path}: the file is cut: {error}", hint="fetch the file again") from error
     except _DAMAGE as error:
         raise ImportModelError(
-            f"{path}: damaged or cut GGUF file ({type(error).__name__}: {error})", hint="fetch the file again"
+            f"{path}: damaged GGUF file ({type(error).__name__}: {error})", hint="fetch the file again"
         ) from error
     return GgufFile(path=path, metadata=metadata, tensors=tensors)
 

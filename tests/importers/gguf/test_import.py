@@ -132,6 +132,29 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, tiny_model: Any
         import_gguf(source, source / "package")
 
 
+@pytest.mark.parametrize("name", ["bad name!", "", ".hidden", "a/b", "tiny\n"])
+def test_a_name_that_no_package_can_have_is_refused_first(tmp_path: Path, tiny_model: Any, name: str) -> None:
+    error = refused(tmp_path, tiny_model(), "is no name for a package: a package name has letters, digits", name=name)
+    assert error.hint == "choose another name"
+
+
+def test_a_folder_whose_name_no_package_can_have_needs_another(tmp_path: Path, tiny_model: Any) -> None:
+    source = tiny_model().write(tmp_path / "tiny.gguf")
+    with pytest.raises(ImportModelError, match=r"the name of the folder .*bad name is no name") as caught:
+        import_gguf(source, tmp_path / "bad name")
+    assert "--name" in caught.value.hint
+    import_gguf(source, tmp_path / "bad name", name="good-name")
+    assert 'name: "good-name"' in (tmp_path / "bad name" / "inference_metadata.yaml").read_text()
+
+
+@pytest.mark.parametrize("source", [".", "absent.gguf"])
+def test_what_is_no_file_is_named_before_any_work(tmp_path: Path, source: str) -> None:
+    steps: list[str] = []
+    with pytest.raises(ImportModelError):
+        import_gguf(tmp_path / source, tmp_path / "package", progress=lambda task, *_: steps.append(task))
+    assert steps == []
+
+
 def test_an_unknown_precision_is_named(tmp_path: Path, tiny_model: Any) -> None:
     error = refused(tmp_path, tiny_model(), "unknown precision 'int3'", precision="int3")
     assert error.hint == "one of: float32, exact, fast"

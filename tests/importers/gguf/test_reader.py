@@ -96,7 +96,8 @@ def test_a_cut_file_is_named(tmp_path: Path, tiny_model: Any, percent: int) -> N
     whole = tiny_model().write(tmp_path / "tiny.gguf").read_bytes()
     cut = tmp_path / "cut.gguf"
     cut.write_bytes(whole[: len(whole) * percent // 100])
-    with pytest.raises(ImportModelError, match=r"cut\.gguf: (damaged or cut|not a) GGUF file"):
+    said = r"the file is cut: it has \d+ bytes and should go on to byte \d+" if percent else "not a GGUF file"
+    with pytest.raises(ImportModelError, match=rf"cut\.gguf: {said}"):
         open_gguf(cut)
 
 
@@ -106,8 +107,24 @@ def test_a_cut_file_is_named(tmp_path: Path, tiny_model: Any, percent: int) -> N
 def test_absurd_counts_are_named(tmp_path: Path, tensors: int, keys: int) -> None:
     path = tmp_path / "odd.gguf"
     path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, tensors, keys) + bytes(64))
-    with pytest.raises(ImportModelError, match=r"odd\.gguf: damaged or cut GGUF file"):
+    with pytest.raises(ImportModelError, match=r"odd\.gguf: (damaged GGUF file|the file is cut: it has 88 bytes)"):
         open_gguf(path)
+
+
+def test_a_file_of_another_version_is_damaged_not_cut(tmp_path: Path) -> None:
+    path = tmp_path / "odd.gguf"
+    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 99, 0, 0) + bytes(64))
+    with pytest.raises(ImportModelError, match=r"odd\.gguf: damaged GGUF file \(ValueError: .*version 99"):
+        open_gguf(path)
+
+
+def test_a_folder_is_named_with_what_is_in_it(tmp_path: Path) -> None:
+    with pytest.raises(ImportModelError, match="this is a folder, not a GGUF file"):
+        open_gguf(tmp_path)
+    (tmp_path / "x.gguf").write_bytes(b"")
+    with pytest.raises(ImportModelError) as caught:
+        open_gguf(tmp_path)
+    assert str(tmp_path / "x.gguf") in caught.value.hint
 
 
 def test_other_files_are_named(tmp_path: Path) -> None:
