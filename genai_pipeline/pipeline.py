@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from genai_pipeline.config import DEFAULT_MAX_BATCH, DEFAULT_PREFILL_CHUNK, LoadOptions
 from genai_pipeline.errors import OptionError, PackageInvalidError
 from genai_pipeline.option_values import package_path
-from genai_pipeline.problems import Problem, Problems
+from genai_pipeline.problems import Problem, Problems, sort_problems
 from genai_pipeline.types import PROMPT_OPTIONS, QUEUE_OPTIONS, RequestOptions, Result
 
 if TYPE_CHECKING:
@@ -105,6 +105,7 @@ def check_package(path: str | Path) -> CheckedPackage:
     """All layers of checks over one package: metadata, graph, tokenizer and template."""
     from genai_pipeline.graph.compile import compile_package
     from genai_pipeline.metadata.load import load_package
+    from genai_pipeline.metadata.places import placed
     from genai_pipeline.preprocess.text_checks import check_text
     from genai_pipeline.sampling.params import check_declared_options
 
@@ -117,7 +118,8 @@ def check_package(path: str | Path) -> CheckedPackage:
     problems.extend(more)
     check_declared_options(spec.generation, problems)
     tokenizers = check_text(spec, plan.facts["vocab_sizes"] if plan is not None else {}, problems)
-    return CheckedPackage(spec, None if problems.failed else plan, tokenizers, problems.sorted())
+    found = sort_problems(placed(problems, spec.places))
+    return CheckedPackage(spec, None if problems.failed else plan, tokenizers, found)
 
 
 def _accept(name: str, plan: ExecutionPlan | None, problems: tuple[Problem, ...]) -> ExecutionPlan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 Severity = Literal["error", "warning", "note"]
@@ -73,14 +73,29 @@ class Problems:
 
     def sorted(self) -> tuple[Problem, ...]:
         """All problems in file and line order, duplicates removed."""
-        unique = dict.fromkeys(self._found)
-        return tuple(sorted(unique, key=lambda p: (p.at.file, p.at.line, p.at.column, p.at.path, p.code)))
+        return sort_problems(self._found)
 
     def __iter__(self) -> Iterator[Problem]:
         return iter(self._found)
 
     def __len__(self) -> int:
         return len(self._found)
+
+
+def sort_problems(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Problems in file and line order, duplicates removed."""
+    unique = dict.fromkeys(problems)
+    return tuple(sorted(unique, key=lambda p: (p.at.file, p.at.line, p.at.column, p.at.path, p.code)))
+
+
+def folded(problems: Iterable[Problem], what: str) -> Iterator[Problem]:
+    """One problem for all with the same place and code, which have one cause; the others are counted as ``what``+s."""
+    groups: dict[tuple[Location, str], list[Problem]] = {}
+    for problem in dict.fromkeys(problems):
+        groups.setdefault((problem.at, problem.code), []).append(problem)
+    for first, *others in groups.values():
+        more = f" (and {len(others)} more {what}{'s' * (len(others) > 1)})" if others else ""
+        yield replace(first, message=f"{first.message}{more}")
 
 
 def nearest(word: str, allowed: Iterable[str]) -> str:

@@ -55,10 +55,10 @@ def check_capabilities(root: Scope, spec: PackageSpec, problems: Problems) -> fr
         if name not in SUPPORTED:
             message = f"{need.what} needs {CAPABILITIES[name]} ('{name}'), which this version cannot run"
             problems.error(need.at, "capability.missing", message, f"it can run {one_of(SUPPORTED, 20)}")
-    for name in spec.capabilities:
+    for index, name in enumerate(spec.capabilities):
         if name in CAPABILITIES and name not in needs:
             message = f"nothing in the package uses the declared capability '{name}'"
-            problems.note(below(spec.at, "capabilities"), "capability.unused", message)
+            problems.note(below(spec.at, f"capabilities[{index}]"), "capability.unused", message)
     return frozenset(needs)
 
 
@@ -86,20 +86,20 @@ def _input_needs(spec: PackageSpec) -> Iterator[Need]:
     for name, owner in spec.inputs.items():
         what = f"the input '{name}'"
         kind = "tensor" if owner.modality in _TENSORS else owner.modality
-        yield Need(f"input.{kind}", owner.at, what)
+        yield Need(f"input.{kind}", below(owner.at, "modality"), what)
         features = {
-            "input.list": is_list(owner),
-            "input.optional": not owner.required and owner.default is None,
-            "input.live": owner.live,
-            "input.program": owner.program is not None,
-            "input.placeholder": owner.placeholder is not None,
+            "input.list": ("list" if owner.max_items is None else "max_items", is_list(owner)),
+            "input.optional": ("required", not owner.required and owner.default is None),
+            "input.live": ("live", owner.live),
+            "input.program": ("program", owner.program is not None),
+            "input.placeholder": ("placeholder", owner.placeholder is not None),
         }
-        for capability, used in features.items():
+        for capability, (key, used) in features.items():
             if used:
-                yield Need(capability, owner.at, what)
+                yield Need(capability, below(owner.at, key), what)
     for parameter in spec.parameters.values():
         if parameter.values_from is not None:
-            yield Need("parameter.from", parameter.at, f"the parameter '{parameter.name}'")
+            yield Need("parameter.from", below(parameter.at, "from"), f"the parameter '{parameter.name}'")
 
 
 def _text_needs(root: Scope, spec: PackageSpec) -> Iterator[Need]:
@@ -124,14 +124,14 @@ def _limit_needs(spec: PackageSpec) -> Iterator[Need]:
 def _output_needs(spec: PackageSpec) -> Iterator[Need]:
     for name, output in spec.outputs.items():
         kind = "tensor" if output.modality in _TENSORS else output.modality
-        yield Need(f"output.{kind}", output.at, f"the output '{name}'")
+        yield Need(f"output.{kind}", below(output.at, "modality"), f"the output '{name}'")
         if "segments" in output.options:
-            yield Need("output.segments", output.at, f"the output '{name}'")
+            yield Need("output.segments", below(output.at, "segments"), f"the output '{name}'")
 
 
 def _tokenizer_needs(tokenizer: TokenizerSpec) -> Iterator[Need]:
     what = f"the tokenizer '{tokenizer.name}'"
-    yield Need(f"tokenizer.{tokenizer.kind}", tokenizer.at, what)
+    yield Need(f"tokenizer.{tokenizer.kind}", below(tokenizer.at, "kind"), what)
     if tokenizer.truncate is not None:
         yield Need("tokenizer.truncate", below(tokenizer.at, "truncate"), what)
     if tokenizer.pad_to is not None:
@@ -141,14 +141,14 @@ def _tokenizer_needs(tokenizer: TokenizerSpec) -> Iterator[Need]:
 def _component_needs(component: ComponentSpec) -> Iterator[Need]:
     what, at = f"the component '{component.name}'", component.at
     features = {
-        "model.pair": component.model_later is not None,
-        "model.variants": bool(component.variants),
-        "model.borrowed": component.package is not None,
-        "batch.pack": component.batch == "pack",
+        "model.pair": ("model", component.model_later is not None),
+        "model.variants": ("variants", bool(component.variants)),
+        "model.borrowed": ("package", component.package is not None),
+        "batch.pack": ("batch", component.batch == "pack"),
     }
-    for capability, used in features.items():
+    for capability, (key, used) in features.items():
         if used:
-            yield Need(capability, at, what)
+            yield Need(capability, below(at, key), what)
     if component.span is not None:
         yield Need("span", component.span.at, what)
     for kv in component.kv:
@@ -156,33 +156,33 @@ def _component_needs(component: ComponentSpec) -> Iterator[Need]:
 
 
 def _kv_needs(kv: KvSpec, what: str) -> Iterator[Need]:
-    yield Need(f"kv.{kv.update}", kv.at, what)
+    yield Need(f"kv.{kv.update}", below(kv.at, "update"), what)
     features = {
-        "kv.history": kv.history is not None or kv.sinks is not None,
-        "kv.window": kv.window is not None,
-        "kv.from": kv.source is not None,
-        "kv.session": kv.keep == "session",
+        "history": ("kv.history", kv.history is not None),
+        "window": ("kv.window", kv.window is not None),
+        "from": ("kv.from", kv.source is not None),
+        "keep": ("kv.session", kv.keep == "session"),
     }
-    for capability, used in features.items():
+    for key, (capability, used) in features.items():
         if used:
-            yield Need(capability, kv.at, what)
+            yield Need(capability, below(kv.at, key), what)
 
 
 def _stage_needs(node: StageNode) -> Iterator[Need]:
     stage = node.spec
     what = f"stage '{stage.id}'"
     if stage.op is not None and stage.op in OPERATIONS:
-        yield Need(f"op.{stage.op}", stage.at, what)
+        yield Need(f"op.{stage.op}", below(stage.at, "op"), what)
     if stage.run is not None and not any(scope.kind == "decode" for scope in node.scope.chain()):
-        yield Need("run.outside_loop", stage.at, what)
+        yield Need("run.outside_loop", below(stage.at, "run"), what)
     if stage.for_each is not None:
-        yield Need("for_each", stage.at, what)
+        yield Need("for_each", below(stage.at, "for_each"), what)
     if stage.guide is not None:
         yield Need("guide", stage.guide.at, what)
     if stage.when is not None:
         yield Need("when", stage.when.at, what)
     if stage.state == "read":
-        yield Need("state.read", stage.at, what)
+        yield Need("state.read", below(stage.at, "state"), what)
     for use in (*stage_uses(stage), *body_uses(stage)):
         if any(isinstance(part, TokensLiteral) for part in walk(use.expr)):
             yield Need("binding.tokens", use.at, what)
@@ -192,14 +192,14 @@ def _loop_needs(node: StageNode) -> Iterator[Need]:
     stage = node.spec
     what = f"the loop '{stage.id}'"
     if stage.kind in ("decode", "iterate"):
-        yield Need(f"loop.{stage.kind}", stage.at, what)
+        yield Need(f"loop.{stage.kind}", below(stage.at, "loop"), what)
         if any(scope.kind in ("decode", "iterate") for scope in node.scope.chain()):
-            yield Need("loop.nested", stage.at, what)
+            yield Need("loop.nested", below(stage.at, "loop"), what)
     if stage.iterate is not None:
         if stage.iterate.over is not None:
             yield Need("loop.iterate.over", stage.iterate.over.at, what)
         if stage.iterate.until is not None:
-            yield Need("loop.iterate.until", stage.iterate.at, what)
+            yield Need("loop.iterate.until", below(stage.iterate.at, "until"), what)
         if stage.iterate.schedule is not None and stage.iterate.schedule.op in OPERATIONS:
             yield Need(f"op.{stage.iterate.schedule.op}", stage.iterate.schedule.at, what)
     if stage.decode is not None:

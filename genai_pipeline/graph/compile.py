@@ -22,7 +22,8 @@ from genai_pipeline.graph.scope import Scope
 from genai_pipeline.graph.scopes import build_scopes, scope_graphs
 from genai_pipeline.graph.uses import below
 from genai_pipeline.metadata.model import PackageSpec
-from genai_pipeline.problems import Problem, Problems, nearest
+from genai_pipeline.metadata.places import placed
+from genai_pipeline.problems import Problem, Problems, nearest, sort_problems
 
 
 def compile_package(
@@ -43,8 +44,9 @@ def compile_package(
     _check_components_exist(root, spec, refused, problems)
     states = _states(spec, files, problems)
     check_ports(root, _with_state(spec, files, states), problems)
+    found = sort_problems(placed(problems, spec.places))
     if problems.failed or refused:
-        return None, problems.sorted()
+        return None, found
     components = _components(spec, files, states, _used_components(root, spec, live))
     return (
         ExecutionPlan(
@@ -57,7 +59,7 @@ def compile_package(
             capabilities=needed,
             facts={"left_out": tuple(sorted(_left_out(root, live))), "vocab_sizes": _vocab_sizes(root)},
         ),
-        problems.sorted(),
+        found,
     )
 
 

@@ -117,7 +117,8 @@ class _Declarer:
             if port not in stage.outputs:
                 name = f"{stage.id}.{port}"
                 found.append((port, replace(base, key=f"{prefix}{name}", name=name)))
-        return [(port, _with_port(value, signature, port)) for port, value in found]
+        stacked = self.spec.components[stage.run or ""].batch == "stack"
+        return [(port, _with_port(value, signature, port, stacked)) for port, value in found]
 
     def _inner_values(self, node: StageNode) -> list[Value]:
         assert node.body is not None
@@ -164,11 +165,12 @@ class _Declarer:
                 )
 
 
-def _with_port(value: Value, signature: GraphSignature, port: str) -> Value:
+def _with_port(value: Value, signature: GraphSignature, port: str, stacked: bool) -> Value:
     known = signature.outputs.get(port)
     if known is None:
         return value
-    return replace(value, type=port_type(known), dtype=known.dtype, shape=known.shape)
+    rows = stacked and known.batched
+    return replace(value, type=port_type(known), dtype=known.dtype, shape=known.shape, rows=rows)
 
 
 def _maker(value: Value) -> str:

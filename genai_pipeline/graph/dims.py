@@ -1,6 +1,8 @@
-"""Symbolic sizes unified over the edges of a package: each symbol of each run of a graph ends up with one size.
+"""Sizes unified over the edges of a package: each symbol of each run of a graph ends up with one size.
 
 A symbol belongs to a run stage (or to a loop), so the same name in two graphs is two symbols until an edge joins them.
+Sizes that only a run knows are ``RunSize``: those of a loop (rows, new tokens, tokens in all) are equal to each other,
+or to the length of an input, by accident only, so a symbol that stands for two of them is a mistake.
 """
 
 from __future__ import annotations
@@ -12,11 +14,26 @@ from genai_pipeline.problems import Location, Problems
 
 
 @dataclass(frozen=True, slots=True)
+class RunSize:
+    """A size that only a run knows: ``owner`` is the loop or input it belongs to, ``name`` how messages call it."""
+
+    owner: str
+    name: str
+    varies: bool = True  # from run to run of a loop; else once per request
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Size = int | RunSize
+
+
+@dataclass(frozen=True, slots=True)
 class End:
     """One end of an edge on one axis: whose symbol it is, its size, and how messages name the place."""
 
     owner: str  # stage or loop, unique in the package
-    dim: Dim
+    dim: Dim | RunSize
     place: str  # e.g. "axis 2 of 'inputs_embeds' of decoder.onnx"
 
 
@@ -24,36 +41,51 @@ class End:
 class _Fixed:
     """A size and the place that fixes it."""
 
-    size: int
+    size: Size
     place: str
 
 
 class Dims:
-    """Union-find over symbols; a group of equal symbols has at most one fixed size."""
+    """Union-find over symbols; a group of equal symbols has at most one size.
 
-    def __init__(self, problems: Problems) -> None:
+    ``spans``: components declare how many tokens their runs take, so new tokens may well be of a fixed number.
+    """
+
+    def __init__(self, problems: Problems, *, spans: bool = False) -> None:
         self._problems = problems
+        self._spans = spans
         self._parent: dict[tuple[str, str], tuple[str, str]] = {}
         self._fixed: dict[tuple[str, str], _Fixed] = {}
+        self._reported: set[tuple[tuple[str, str], frozenset[Size]]] = set()
 
     def equal(self, source: End, target: End, at: Location) -> None:
         """Require that both ends of an edge have one size; a conflict is reported at ``at`` and names both ends."""
-        if isinstance(source.dim, int) and isinstance(target.dim, int):
-            if source.dim != target.dim:
-                self._conflict(_Fixed(source.dim, source.place), _Fixed(target.dim, target.place), "", at)
-        elif isinstance(source.dim, int):
-            self._fix(target, _Fixed(source.dim, source.place), at)
-        elif isinstance(target.dim, int):
-            self._fix(source, _Fixed(target.dim, target.place), at)
-        elif source.dim and target.dim:
+        one, two = source.dim, target.dim
+        if not isinstance(one, str) and not isinstance(two, str):
+            if self._clash(one, two):
+                self._conflict(_Fixed(one, source.place), _Fixed(two, target.place), "", at)
+        elif not isinstance(one, str):
+            self._fix(target, _Fixed(one, source.place), at)
+        elif not isinstance(two, str):
+            self._fix(source, _Fixed(two, target.place), at)
+        elif one and two:
             self._join(source, target, at)
 
     def size(self, owner: str, dim: Dim) -> Dim:
-        """The size of a symbol if one was found, else the symbol."""
+        """The number that a symbol stands for if one was found, else the symbol."""
         if isinstance(dim, int) or not dim:
             return dim
         fixed = self._fixed.get(self._root((owner, dim)))
-        return fixed.size if fixed is not None else dim
+        return fixed.size if fixed is not None and isinstance(fixed.size, int) else dim
+
+    def _clash(self, one: Size, two: Size) -> bool:
+        """Whether two sizes differ other than by the accident of a run or of a request."""
+        if isinstance(one, int) and isinstance(two, int):
+            return one != two
+        if isinstance(one, RunSize) and isinstance(two, RunSize):
+            return one != two and (one.varies or two.varies)
+        varies = any(isinstance(size, RunSize) and size.varies for size in (one, two))
+        return varies and not self._spans
 
     def _fix(self, end: End, fixed: _Fixed, at: Location) -> None:
         """Give a symbol its size."""
@@ -61,7 +93,11 @@ class Dims:
             return
         root = self._root((end.owner, str(end.dim)))
         known = self._fixed.setdefault(root, fixed)
-        if known.size != fixed.size:
+        if not self._clash(known.size, fixed.size):
+            return
+        kinds = frozenset((known.size, fixed.size))
+        if isinstance(known.size, int) or isinstance(fixed.size, int) or (root, kinds) not in self._reported:
+            self._reported.add((root, kinds))  # a symbol with two sizes of a run meets them on many edges
             self._conflict(known, fixed, f"{end.place} ('{end.dim}') ", at)
 
     def _join(self, source: End, target: End, at: Location) -> None:
@@ -75,7 +111,7 @@ class Dims:
             return
         if second is None:
             self._fixed[two] = first
-        elif first.size != second.size:
+        elif self._clash(first.size, second.size):
             self._conflict(first, second, f"{target.place} ('{target.dim}') ", at)
 
     def _root(self, symbol: tuple[str, str]) -> tuple[str, str]:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from genai_pipeline.graph.dims import Dims, End
+from genai_pipeline.graph.dims import Dims, End, RunSize
 from genai_pipeline.graph.plan import StatePlan
 from genai_pipeline.graph.port_types import fits, literal_fault, literal_rank
 from genai_pipeline.graph.scope import Read, StageNode
 from genai_pipeline.graph.signature import Dim, GraphSignature, Port
-from genai_pipeline.graph.values import Value
+from genai_pipeline.graph.values import ALL_TOKENS, LENGTH, NEW_TOKENS, ROWS, Value
 from genai_pipeline.metadata.expressions import ListExpr, Name
 from genai_pipeline.metadata.model import Binding, ComponentSpec
 from genai_pipeline.problems import Problems
 
-ROWS, NEW_TOKENS = "b", "S"  # axes of what a decode loop publishes
+_SIZES = {ROWS: "b (rows)", NEW_TOKENS: "S (new tokens)", ALL_TOKENS: "T (all tokens)"}  # of a decode loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,16 @@ class Component:
     def outputs(self) -> dict[str, Port]:
         """Outputs of either graph."""
         return {**(self.later.outputs if self.later else {}), **self.signature.outputs}
+
+    @property
+    def later_inputs(self) -> dict[str, Port]:
+        """Inputs of the graph for later runs where there are two, in which new tokens are not all tokens."""
+        return {**self.signature.inputs, **(self.later.inputs if self.later else {})}
+
+    @property
+    def later_outputs(self) -> dict[str, Port]:
+        """Outputs of the graph for later runs where there are two."""
+        return {**self.signature.outputs, **(self.later.outputs if self.later else {})}
 
     @property
     def past_ports(self) -> frozenset[str]:
@@ -98,10 +108,9 @@ class Edge:
             hint = f"run the stage with for_each: {value.name}"
             self._error("port.rank", f"takes one tensor; '{value.name}' is a list", hint)
         elif self._check_dtype(value) and value.shape is not None and not self._computed_positions(value):
-            repeated = value.origin == "loop" and len(value.shape) == 1  # one number per row for a scalar port
-            if self._check_rank(f"'{value.name}'", len(value.shape), may_repeat=repeated):
-                for axis in range(len(value.shape)):
-                    self._check_axis(value, axis)
+            fits = self._check_rank(f"'{value.name}'", len(value.shape), rows=value.rows)
+            for axis in range(len(value.shape) if fits else 0):
+                self._check_axis(value, axis)
 
     def _check_dtype(self, value: Value) -> bool:
         """A value is cast to its port's dtype only where no number changes."""
@@ -113,23 +122,30 @@ class Edge:
             self._error("port.dtype", f"takes {self.port.dtype}; '{value.name}' is {value.dtype}", hint)
         return True
 
-    def _check_rank(self, what: str, rank: int, *, may_repeat: bool = False) -> bool:
-        """A value has its port's rank, or one less; a vector may go to a scalar port with ``may_repeat``."""
+    def _check_rank(self, what: str, rank: int, *, rows: bool = False) -> bool:
+        """A value has its port's rank, or one less: it gains the batch axis, unless it has ``rows`` already.
+
+        One number per row may also go to a scalar port: rows with different numbers do not share a run.
+        """
         if self.port.shape is None:
             return True
         wanted = len(self.port.shape)
-        if rank in (wanted, wanted - 1) or (may_repeat and wanted == 0):
+        if rank == wanted or (wanted == 0 and rank == 1 if rows else rank == wanted - 1):
             return True
         shape = f"[{', '.join(str(dim) or '?' for dim in self.port.shape)}]"
-        self._error("port.rank", f"has rank {wanted} {shape}; {what} has rank {rank}")
+        hint = "it has the batch axis already: only values of a request gain one" if rows and rank == wanted - 1 else ""
+        self._error("port.rank", f"has rank {wanted} {shape}; {what} has rank {rank}", hint)
         return False
 
     def _check_length(self, length: int, rank: int) -> None:
         """A list has as many items as its axis."""
         dims = self.port.shape or ()
-        dim = dims[len(dims) - rank] if len(dims) >= rank else ""
+        index = len(dims) - rank
+        dim = dims[index] if index >= 0 else ""
         if isinstance(dim, int) and dim != length:
             self._error("port.dims", f"takes {dim} numbers; {self.binding.text} has {length}")
+        elif index > 0:
+            self.dims.equal(End("", length, f"the list {self.binding.text}"), self._end(index, dim), self.binding.at)
 
     def _check_axis(self, value: Value, axis: int) -> None:
         """One axis of a value and the axis of the port it falls on, aligned at the end."""
@@ -139,11 +155,24 @@ class Edge:
             return
         if value.origin == "loop":
             self._check_loop_axis(shape[axis], wanted[index])
+            self._check_loop_size(value, axis, index)
         elif index > 0:  # batch axes are free
-            source = End(_owner_of(value), shape[axis], f"axis {axis} of '{value.name}'")
-            place = f"axis {index} of '{self.port.name}' of {self.component.file}"
-            owner = f"{self.node.scope.prefix}{self.node.id}"
-            self.dims.equal(source, End(owner, wanted[index], place), self.binding.at)
+            source = End(_owner_of(value), _size(value, axis), f"axis {axis} of '{value.name}'")
+            self.dims.equal(source, self._end(index, wanted[index]), self.binding.at)
+
+    def _check_loop_size(self, value: Value, axis: int, index: int) -> None:
+        """A symbol stands for one size of the loop. A graph for the first run knows new tokens only, so the one for
+        later runs counts; packed rows have other axes."""
+        shape = self.component.later_inputs[self.port.name].shape or ()
+        dim = shape[index] if index < len(shape) else ""
+        if isinstance(dim, str) and self.component.spec.batch != "pack":
+            source = End("", _size(value, axis), f"axis {axis} of '{value.name}'")
+            self.dims.equal(source, self._end(index, dim), self.binding.at)
+
+    def _end(self, index: int, dim: Dim) -> End:
+        """An axis of the port."""
+        place = f"axis {index} of '{self.port.name}' of {self.component.file}"
+        return End(f"{self.node.scope.prefix}{self.node.id}", dim, place)
 
     def _check_loop_axis(self, meaning: Dim, dim: Dim) -> None:
         """A graph with a fixed number of rows or of new tokens has to say so."""
@@ -177,6 +206,22 @@ def _carried(read: Read) -> Iterator[Value]:
         carries = found.use.port in (f"carry.{name}.initial", f"carry.{name}.next")
         if carries and isinstance(found.use.expr, Name) and found.use.expr.text == found.name:
             yield found.value
+
+
+def all_tokens(loop: str) -> RunSize:
+    """The size T of a loop."""
+    return RunSize(loop, _SIZES[ALL_TOKENS])
+
+
+def _size(value: Value, axis: int) -> Dim | RunSize:
+    """The size of an axis: of a loop's value or a text, one that belongs to that loop or text."""
+    dim = (value.shape or ())[axis]
+    if value.origin == "loop" and dim in _SIZES:
+        return RunSize(value.key.rpartition("/")[0], _SIZES[str(dim)])
+    if value.origin in ("input", "item") and dim == LENGTH:
+        owner = value.key.rpartition(".")[0]
+        return RunSize(owner, f"the length of '{owner.rpartition('/')[2]}'", varies=False)
+    return dim
 
 
 def _owner_of(value: Value) -> str:

@@ -13,7 +13,7 @@ from genai_pipeline.graph.plan import StatePlan, StateTensor
 from genai_pipeline.graph.signature import GraphSignature, Port
 from genai_pipeline.graph.uses import below
 from genai_pipeline.metadata.model import ComponentSpec, KvSpec
-from genai_pipeline.problems import Problems
+from genai_pipeline.problems import Problems, folded
 
 
 def resolve_state(
@@ -38,13 +38,15 @@ def _merged(
     component: ComponentSpec, first: GraphSignature, later: GraphSignature, problems: Problems
 ) -> GraphSignature:
     """One set of ports of two graphs; ports that both have must be the same."""
+    found = Problems()
     pairs = ((first.inputs, later.inputs), (first.outputs, later.outputs))
     for ours, theirs in pairs:
-        for name in ours.keys() & theirs.keys():
+        for name in sorted(ours.keys() & theirs.keys()):
             fault = _port_fault(ours[name], theirs[name])
             if fault:
                 message = f"'{name}' differs between {component.model} and {component.model_later}: {fault}"
-                problems.error(below(component.at, "model"), "kv.pair", message, "both graphs work on one state")
+                found.error(below(component.at, "model"), "kv.pair", message, "both graphs work on one state")
+    problems.extend(folded(found, "port"))
     return GraphSignature(
         inputs={**later.inputs, **first.inputs},
         outputs={**later.outputs, **first.outputs},
@@ -69,13 +71,15 @@ def _resolve_entry(
     layers = tuple(dict.fromkeys(port.layer for port in ports))
     _check_list_lengths(kv, layers, problems)
     tensors = []
+    found = Problems()  # of single tensors: what is wrong with one of many layers is mostly wrong with all
     for port in ports:
         index = layers.index(port.layer)
-        _check_dtypes(kv, port, index, problems)
-        shape = tensor_shape(kv, port, index, problems)
-        _check_pair(kv, port, shape, problems)
+        _check_dtypes(kv, port, index, found)
+        shape = tensor_shape(kv, port, index, found)
+        _check_pair(kv, port, shape, found)
         present = port.present.name if port.present else None
         tensors.append(StateTensor(port.layer, port.part, port.past.name, present, port.past.dtype, shape))
+    problems.extend(folded(found, "tensor"))
     return StatePlan(
         update=kv.update,
         tensors=tuple(tensors),
@@ -161,7 +165,8 @@ def _windows(
             conflicts.append(f"layer {layer}: {declared or 'none'} declared, {shown} in the graph")
         windows.append(used)
     if conflicts:
-        more = f" (and {len(conflicts) - 1} more layers)" if len(conflicts) > 1 else ""
+        others = len(conflicts) - 1
+        more = f" (and {others} more layer{'s' * (others > 1)})" if others else ""
         message = f"window: differs from the graph: {conflicts[0]}{more}"
         problems.warning(below(kv.at, "window"), "kv.window", message, "the graph decides; leave window: out")
     return tuple(windows) if any(window is not None for window in windows) else ()

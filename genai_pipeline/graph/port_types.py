@@ -10,7 +10,21 @@ import math
 from collections.abc import Mapping
 
 from genai_pipeline.graph.values import Origin
-from genai_pipeline.metadata.expressions import Expr, IfElse, ListExpr, Literal, Negate
+from genai_pipeline.metadata.expressions import (
+    AllOf,
+    AnyOf,
+    Binary,
+    Call,
+    Compare,
+    Expr,
+    IfElse,
+    ListExpr,
+    Literal,
+    Measure,
+    Negate,
+    Not,
+    Present,
+)
 
 # Integers: dtype -> (bits of magnitude, signed). Floats: dtype -> (bits of mantissa, bits of exponent).
 _INTEGERS: Mapping[str, tuple[int, bool]] = {
@@ -23,6 +37,7 @@ _FLOATS: Mapping[str, tuple[int, int]] = {
 }  # fmt: skip
 _COUNT_BITS = 24  # of what the engine publishes: ids, positions and lengths, exact in a float32
 _CHECKED: frozenset[Origin] = frozenset({"input", "item", "parameter", "data"})
+_NUMBERS = (Literal, Negate, Binary, Compare, Not, AllOf, AnyOf, Call, Present)  # evaluated for one row at a time
 _FLAGS = frozenset({"loop.attention_mask", "loop.first"})
 
 
@@ -90,8 +105,8 @@ def literal_fault(expr: Expr, dtype: str) -> str | None:
 
 
 def literal_rank(expr: Expr) -> int | None:
-    """The rank of a literal; None if ``expr`` is more than a literal."""
-    if isinstance(expr, Literal) or (isinstance(expr, Negate) and isinstance(expr.operand, Literal)):
+    """The rank of a literal or of what is computed, which is one number; None where a value decides."""
+    if isinstance(expr, _NUMBERS) or (isinstance(expr, Measure) and expr.field == "length"):
         return 0
     if isinstance(expr, ListExpr) and expr.items:
         inner = literal_rank(expr.items[0])

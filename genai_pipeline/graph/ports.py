@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
-from genai_pipeline.graph.dims import Dims
-from genai_pipeline.graph.edges import Component, Edge
+from genai_pipeline.graph.dims import Dims, End
+from genai_pipeline.graph.edges import Component, Edge, all_tokens
 from genai_pipeline.graph.logit_rows import LOGIT_ROWS
 from genai_pipeline.graph.port_types import is_float, is_integer
 from genai_pipeline.graph.scope import Scope, StageNode
-from genai_pipeline.graph.signature import Port
+from genai_pipeline.graph.signature import Dim, Port
 from genai_pipeline.graph.uses import below
 from genai_pipeline.graph.values import Value
 from genai_pipeline.metadata.build_values import FAMILY_SLOTS
 from genai_pipeline.metadata.model import Binding
 from genai_pipeline.metadata.nodes import child_path
-from genai_pipeline.problems import Location, Problems, nearest, one_of
+from genai_pipeline.problems import Location, Problems, folded, nearest, one_of
 
 _USUAL = {"input_ids": "tokens", "seqlens_k": "last_index", "total_sequence_length": "max_length"}  # by exporters
 
@@ -44,14 +44,16 @@ class _Checker:
     def __init__(self, components: Mapping[str, Component], problems: Problems) -> None:
         self.components = components
         self.problems = problems
-        self.dims = Dims(problems)
+        spans = any(component.spec.span is not None for component in components.values())
+        self.dims = Dims(problems, spans=spans)
 
     def check_stage(self, node: StageNode) -> None:
         """Everything about one run stage."""
         component = self.components[node.spec.run or ""]
         inputs = component.inputs
         bound = set()
-        for written, binding in node.spec.inputs.items():
+        self._state_sizes(node, component)
+        for written, binding in sorted(node.spec.inputs.items(), key=_is_not_tokens):
             for name, member in _expand(written, binding):
                 bound.add(name)
                 if name in component.past_ports:
@@ -69,6 +71,22 @@ class _Checker:
                 message = f"{component.file} has no output '{name}'"
                 self.problems.error(at, "port.unknown_output", message, _meant(name, component.outputs))
 
+    def _state_sizes(self, node: StageNode, component: Component) -> None:
+        """A cache that grows by what is new comes back with all tokens of the loop: so does a mask of that size."""
+        loop = next((scope for scope in node.scope.chain() if scope.kind == "decode"), None)
+        growing = (state for state in component.states if loop is not None and state.update == "append")
+        tensor = next((tensor for state in growing for tensor in state.tensors if tensor.has_length), None)
+        present = component.later_outputs.get(tensor.present or "") if tensor is not None else None
+        if loop is None or tensor is None or present is None or present.shape is None:
+            return
+        axis = tensor.shape.index("length")
+        dim = present.shape[axis]
+        if isinstance(dim, str) and dim not in _other_sizes(node, component, tensor.past):
+            size = all_tokens(loop.id)
+            owner = f"{node.scope.prefix}{node.id}"
+            place = f"axis {axis} of '{present.name}'"
+            self.dims.equal(End("", size, place), End(owner, dim, place), below(component.spec.at, "kv"))
+
     def check_component(self, component: Component) -> None:
         """Ports that a component names besides its state."""
         for key, names in (("pad", component.spec.pad), ("no_batch_axis", component.spec.no_batch_axis)):
@@ -84,12 +102,14 @@ class _Checker:
         return next((port for port in free if f"'{port}'" in nearest(name, free)), "")
 
     def _check_unbound(self, node: StageNode, component: Component, bound: set[str]) -> None:
+        at, states = below(node.spec.at, "inputs"), Problems()
         for name, port in component.inputs.items():
             taken = name in bound or name in component.past_ports or _is_logit_rows(port)
             if not taken and not (component.lacks_state and _could_be_state(port)):
                 message = f"nothing is bound to the input '{name}' of {component.file}"
-                at = below(node.spec.at, "inputs")
-                self.problems.error(at, "port.unbound", message, _suggestion(port, node.scope))
+                found = states if _could_be_state(port) else self.problems
+                found.error(at, "port.unbound", message, _suggestion(port, node.scope))
+        self.problems.extend(folded(states, "input"))
 
 
 def _expand(written: str, bound: Binding | tuple[Binding, ...]) -> Iterator[tuple[str, Binding]]:
@@ -99,6 +119,19 @@ def _expand(written: str, bound: Binding | tuple[Binding, ...]) -> Iterator[tupl
         for slot in FAMILY_SLOTS if isinstance(bound, tuple) else ():
             name = name.replace(slot, str(index))
         yield name, member
+
+
+def _is_not_tokens(item: tuple[str, Binding | tuple[Binding, ...]]) -> bool:
+    """Sort key: what the new tokens go to comes first, as it says which symbol of the graph is their number."""
+    bound = item[1]
+    return isinstance(bound, tuple) or bound.text != "loop.tokens"
+
+
+def _other_sizes(node: StageNode, component: Component, past: str) -> frozenset[Dim]:
+    """Symbols that cannot be the number of all tokens: those of the new ones and of the past."""
+    ports = [name for name, bound in node.spec.inputs.items() if not _is_not_tokens((name, bound))]
+    found = (component.later_inputs.get(name) for name in (*ports, past))
+    return frozenset(dim for port in found if port is not None for dim in port.shape or ())
 
 
 def _meant(name: str, ports: Collection[str]) -> str:

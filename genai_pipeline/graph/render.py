@@ -16,13 +16,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from genai_pipeline.graph.diagram import to_dot, to_mermaid
 from genai_pipeline.graph.plan import ComponentPlan, ExecutionPlan, ScopePlan, StagePlan, StatePlan
 from genai_pipeline.graph.signature import Port
-from genai_pipeline.metadata.expressions import evaluate, names
+from genai_pipeline.metadata.limit_checks import constant
 from genai_pipeline.metadata.model import Binding, PackageSpec, StageSpec
 
 
@@ -65,10 +65,7 @@ def memory(plan: ExecutionPlan) -> dict[str, int | None]:
 
 def declared_context(package: PackageSpec) -> int | None:
     """The context length that a package declares; None when there is none or it depends on the request."""
-    bound = package.limits.context_length if package.limits else None
-    if bound is None or names(bound.expr):
-        return None
-    return int(evaluate(bound.expr, dict[str, int]().__getitem__))
+    return constant(package.limits.context_length) if package.limits else None
 
 
 def to_text(plan: ExecutionPlan) -> str:
@@ -173,7 +170,7 @@ def _state(state: StatePlan) -> dict[str, Any]:
         "layers": len({tensor.layer for tensor in state.tensors}),
         "parts": sorted({tensor.part for tensor in state.tensors}),
         "dtypes": sorted({tensor.dtype for tensor in state.tensors}),
-        "shapes": sorted({str(list(tensor.shape)) for tensor in state.tensors}),
+        "shapes": sorted({_dims(tensor.shape) for tensor in state.tensors}),
         "bytes_per_token": sum(tensor.bytes_per_token for tensor in state.tensors) if state.grows else 0,
     }
 
@@ -224,7 +221,7 @@ def _value_text(value: Mapping[str, Any] | None) -> str:
     return f" ({value['dtype']} {_dims(value['shape'])})"
 
 
-def _dims(shape: list[int | str] | None) -> str:
+def _dims(shape: Sequence[int | str] | None) -> str:
     return "of unknown rank" if shape is None else "[" + ", ".join(str(dim) or "?" for dim in shape) + "]"
 
 

@@ -45,20 +45,23 @@ class Value:
     inner: str | None = None  # key of the value inside a loop or group that this one publishes
     open: bool = False  # has fields that only a run knows
     record: bool = False  # stands for its fields: nothing can take it whole
+    rows: bool = False  # axis 0 is the batch axis: the value has one row per sequence already
 
     def listed(self) -> Value:
         """The value as the list of what each item of a ``for_each`` gives."""
         return replace(self, type="list", is_list=True, shape=None)
 
 
+ROWS, NEW_TOKENS, ALL_TOKENS, LENGTH = "b", "S", "T", "length"  # axes of what decode loops and texts publish
+
 _Field = tuple[str, ValueType, str | None, tuple[Dim, ...] | None]
 
 _TEXT: Final[tuple[_Field, ...]] = (
-    ("tokens", "tensor", "int64", ("length",)),
-    ("mask", "tensor", "int64", ("length",)),
-    ("types", "tensor", "int64", ("length",)),
+    ("tokens", "tensor", "int64", (LENGTH,)),
+    ("mask", "tensor", "int64", (LENGTH,)),
+    ("types", "tensor", "int64", (LENGTH,)),
     ("length", "integer", "int64", ()),
-    ("offsets", "tensor", "int64", ("length", 2)),
+    ("offsets", "tensor", "int64", (LENGTH, 2)),
     ("text", "string", None, None),
 )
 _IMAGE: Final[tuple[_Field, ...]] = (
@@ -106,16 +109,16 @@ FIELDS: Final[Mapping[str, tuple[_Field, ...]]] = {
 
 # Vectors over rows are numbers to an expression: it is evaluated for one row at a time.
 DECODE_VALUES: Final[tuple[_Field, ...]] = (
-    ("tokens", "tensor", "int64", ("b", "S")),
-    ("attention_mask", "tensor", "int64", ("b", "T")),
-    ("position_ids", "tensor", "int64", ("b", "S")),
-    ("past_length", "integer", "int64", ("b",)),
-    ("total_length", "integer", "int64", ("b",)),
-    ("sequence_lengths", "integer", "int64", ("b",)),
-    ("last_index", "integer", "int64", ("b",)),
+    ("tokens", "tensor", "int64", (ROWS, NEW_TOKENS)),
+    ("attention_mask", "tensor", "int64", (ROWS, ALL_TOKENS)),
+    ("position_ids", "tensor", "int64", (ROWS, NEW_TOKENS)),
+    ("past_length", "integer", "int64", (ROWS,)),
+    ("total_length", "integer", "int64", (ROWS,)),
+    ("sequence_lengths", "integer", "int64", (ROWS,)),
+    ("last_index", "integer", "int64", (ROWS,)),
     ("max_length", "integer", "int64", ()),
-    ("cache_position", "tensor", "int64", ("b", "S")),
-    ("write_indices", "integer", "int64", ("b",)),
+    ("cache_position", "tensor", "int64", (ROWS, NEW_TOKENS)),
+    ("write_indices", "integer", "int64", (ROWS,)),
     ("step", "integer", "int64", ()),
     ("first", "boolean", "bool", ()),
 )
@@ -223,4 +226,5 @@ def port_type(port: Port) -> ValueType:
 def _fields(owner: str, fields: Iterable[_Field], prefix: str, origin: Origin, at: Location) -> Iterator[Value]:
     for field, kind, dtype, shape in fields:
         name = f"{owner}.{field}"
-        yield Value(f"{prefix}{name}", name, origin, at, kind, dtype, shape, is_list=kind == "list")
+        rows = origin == "loop" and bool(shape) and shape[0] == ROWS  # type: ignore[index]
+        yield Value(f"{prefix}{name}", name, origin, at, kind, dtype, shape, is_list=kind == "list", rows=rows)

@@ -38,6 +38,7 @@ from genai_pipeline.metadata.model import (
     TokenizerSpec,
 )
 from genai_pipeline.metadata.nodes import Node
+from genai_pipeline.metadata.places import Places
 from genai_pipeline.problems import Problems
 
 DEFAULT_TOKENIZER: Final = "default"  # the name of the entry that ``tokenizer:`` is
@@ -73,6 +74,7 @@ def build(root: Node, folder: Path, file: Path, problems: Problems) -> PackageSp
         speculative=_speculative(get("speculative"), stages),
         adapters=_adapters(get("adapters"), problems),
         session=fields(get("session")),
+        places=Places.of(root),
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import math
 import re
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -29,16 +28,11 @@ from genai_pipeline.metadata.expression_nodes import (
     Present,
     TokensLiteral,
 )
+from genai_pipeline.metadata.expression_syntax import ALLOWED, MAX_DEPTH, syntax_tree, too_deep
 from genai_pipeline.metadata.expression_values import MAX_INTEGER
 from genai_pipeline.problems import Location, nearest
 
-MAX_LENGTH: Final = 1000  # characters of one expression
-MAX_DEPTH: Final = 32  # nesting, of operators as of YAML lists
 MAX_ITEMS: Final = 4096  # of one YAML list
-ALLOWED: Final = (
-    "allowed are names, numbers, strings, lists, + - * / // %, comparisons, and/or/not, 'a if c else b', "
-    "min, max, ceil, floor, present(x), x.length, x.shape[i] and x[key]"
-)
 
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*", re.ASCII)
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -130,7 +124,7 @@ def _from_text(text: str) -> Expr:
     text = " ".join(text.split()) if "\n" in text else text.strip()
     if _DOTTED.fullmatch(text) and text not in _RESERVED:
         return _dotted(text)  # plain names need no parser, and may be words that Python keeps for itself
-    return _Builder().build(_syntax_tree(text), 0)
+    return _Builder().build(syntax_tree(text), 0)
 
 
 def _dotted(text: str) -> Expr:
@@ -140,36 +134,13 @@ def _dotted(text: str) -> Expr:
     return Measure(Name(base), field) if base and field in _MEASURES else Name(text)
 
 
-def _syntax_tree(text: str) -> ast.expr:
-    if not text:
-        raise ExpressionError("the expression is empty")
-    if len(text) > MAX_LENGTH:
-        raise ExpressionError(f"the expression is longer than {MAX_LENGTH} characters")
-    if "\\" in text:
-        raise ExpressionError("strings have no backslash escapes here")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # what Python merely warns about is no clear expression
-            body = ast.parse(text, mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError, Warning):
-        raise ExpressionError(f"'{_shown(text)}' is no expression", hint=ALLOWED) from None
-    rest = text.encode("utf-8", "surrogatepass")[body.end_col_offset or 0 :]
-    if rest.strip(b" \t)"):
-        raise ExpressionError(f"'{_shown(text)}' has something after the expression", hint=ALLOWED)
-    return body
-
-
-def _shown(text: str) -> str:
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
 class _Builder:
     """Turns Python's syntax tree into expression nodes, counting depth."""
 
     def build(self, node: ast.expr, depth: int) -> Expr:
         """The expression for one syntax node. Raises ExpressionError for constructs outside the language."""
         if depth > MAX_DEPTH:
-            raise ExpressionError(f"the expression is nested deeper than {MAX_DEPTH}")
+            raise too_deep()
         handler = self._handlers.get(type(node))
         if handler is None:
             raise _refuse(node)

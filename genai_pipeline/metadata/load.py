@@ -7,14 +7,18 @@ from typing import Final
 
 from genai_pipeline.errors import PackageNotFoundError, PackagePathError
 from genai_pipeline.metadata.build import build
+from genai_pipeline.metadata.generation_checks import check_generation
+from genai_pipeline.metadata.limit_checks import check_limits
 from genai_pipeline.metadata.model import PackageSpec
 from genai_pipeline.metadata.paths import resolve_inside
+from genai_pipeline.metadata.places import placed
 from genai_pipeline.metadata.reference_files import check_files
 from genai_pipeline.metadata.references import Declared, check_references
 from genai_pipeline.metadata.schema import check_schema
+from genai_pipeline.metadata.session_checks import check_sessions
 from genai_pipeline.metadata.value_checks import check_values
 from genai_pipeline.metadata.yaml_reader import read
-from genai_pipeline.problems import Location, Problem, Problems, nearest
+from genai_pipeline.problems import Location, Problem, Problems, nearest, sort_problems
 
 METADATA_FILE: Final = "inference_metadata.yaml"
 
@@ -63,7 +67,8 @@ def load_package(path: str | Path) -> tuple[PackageSpec | None, tuple[Problem, .
     problems = Problems()
     spec = _load(file, resolved, problems)
     blocked = any(problem.code in _BLOCKING for problem in problems)
-    return None if blocked else spec, problems.sorted()
+    found = sort_problems(placed(problems, spec.places) if spec is not None else problems)
+    return None if blocked else spec, found
 
 
 def _load(file: Path, resolved: Path, problems: Problems) -> PackageSpec | None:
@@ -80,4 +85,7 @@ def _load(file: Path, resolved: Path, problems: Problems) -> PackageSpec | None:
     check_references(checked.root, Declared.of(root, checked.root), problems)
     check_files(checked.root, folder, problems)
     check_values(checked.root, problems)
+    check_generation(checked.root, problems)
+    check_sessions(checked.root, problems)
+    check_limits(spec, problems)
     return spec if checked.whole else None

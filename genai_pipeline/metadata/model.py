@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from genai_pipeline.metadata.places import Places
 from genai_pipeline.problems import Location
 
 if TYPE_CHECKING:
@@ -400,3 +401,4 @@ class PackageSpec:
     speculative: SpeculativeSpec | None = None
     adapters: tuple[AdapterSpec, ...] = ()
     session: Mapping[str, Any] | None = None
+    places: Places = field(default_factory=Places, repr=False, compare=False)  # of every entry of the file

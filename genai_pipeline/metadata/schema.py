@@ -64,6 +64,12 @@ def check_schema(root: Node) -> Checked:
     return Checked(_pruned(root, faults), problems.sorted(), whole=False)
 
 
+def fits_option(name: str, value: Any) -> bool:
+    """Whether a value is one that the generation option of that name may have."""
+    option = load_schema()["$defs"]["options"]["properties"][name]
+    return bool(_validator().evolve(schema=option).is_valid(value))
+
+
 def _repaired(root: Node, repair: Repair) -> tuple[Node, list[Fault]]:
     """The tree without unknown fields, which are reported, and the faults that remain."""
     for _ in range(MAX_PASSES):

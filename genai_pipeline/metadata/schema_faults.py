@@ -84,10 +84,28 @@ def report(root: Node, faults: Iterable[Fault], problems: Problems) -> None:
     for fault in faults:
         node = find(root, fault.path)
         code, message, hint = _words(fault)
-        at = node.named_at if fault.keyword in _ABOUT_THE_MAPPING else node.at
+        at = _place(node, fault)
         if (at, code, message) not in seen:
             seen.add((at, code, message))
             problems.error(at, code, message, hint)
+
+
+def _place(node: Node, fault: Fault) -> Location:
+    """Where a fault is shown: at its value, or at a key: the last of those that exclude or need each other."""
+    if fault.keyword not in _ABOUT_THE_MAPPING:
+        return node.at
+    given = [child.named_at for name, child in node.mapping.items() if name in _fields_of(fault)]
+    return given[-1] if given else node.named_at
+
+
+def _fields_of(fault: Fault) -> frozenset[str]:
+    """Fields whose presence is the fault."""
+    if fault.keyword in ("oneOf", "anyOf"):
+        complete = (branch["required"] for branch in fault.expected if set(branch["required"]) <= set(fault.value))
+        return frozenset(name for names in complete for name in names)
+    if fault.keyword == "not":
+        return frozenset(fault.expected["required"])
+    return frozenset(fault.expected) if fault.keyword == "dependentRequired" else frozenset()
 
 
 _ABOUT_THE_MAPPING: Final = frozenset({"required", "oneOf", "anyOf", "not", "dependentRequired", "minProperties"})

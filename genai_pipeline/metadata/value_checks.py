@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any, Final
 
-from genai_pipeline.metadata.build_values import named
+from genai_pipeline.metadata.build_values import listed, named
 from genai_pipeline.metadata.nodes import Node
-from genai_pipeline.metadata.references import all_stages
 from genai_pipeline.metadata.schema_faults import shown
 from genai_pipeline.problems import Problems, one_of
 
@@ -24,11 +22,13 @@ def check_values(root: Node, problems: Problems) -> None:
             _check_items(node, problems)
     for _, node in named(inputs.get("parameters") if inputs is not None else None):
         _check_parameter(node, problems)
-    for generation in _generations(root):
-        _check_generation(generation, problems)
+    for _, component in named(root.get("components")):
+        kv = component.get("kv")
+        for entry in listed(kv) or ((kv,) if kv is not None else ()):
+            _check_initial(entry, problems)
     lookup = _get(root, "speculative", "lookup")
     if lookup is not None:
-        _check_order(lookup, "min_match", "max_match", problems)
+        check_order(lookup, "min_match", "max_match", problems)
 
 
 def _get(node: Node, *keys: str) -> Node | None:
@@ -43,14 +43,7 @@ def _plain(node: Node, key: str) -> Any:
     return None if child is None else child.plain()
 
 
-def _generations(root: Node) -> Iterator[Node]:
-    for node in (root, *all_stages(root)):
-        generation = node.get("generation")
-        if generation is not None:
-            yield generation
-
-
-def _check_order(node: Node, low: str, high: str, problems: Problems) -> bool:
+def check_order(node: Node, low: str, high: str, problems: Problems) -> bool:
     """Whether the lower bound is not above the upper one; recorded when it is."""
     first, second = node.get(low), node.get(high)
     if first is None or second is None or not first.plain() > second.plain():
@@ -61,12 +54,20 @@ def _check_order(node: Node, low: str, high: str, problems: Problems) -> bool:
 
 
 def _check_items(node: Node, problems: Problems) -> None:
-    _check_order(node, "min_items", "max_items", problems)
+    check_order(node, "min_items", "max_items", problems)
     is_list, most = node.get("list"), _plain(node, "max_items")
     if is_list is None or most is None or is_list.plain() == (most != 1):
         return
     message = f"list: {shown(is_list.plain())} contradicts max_items: {most}"
     problems.error(is_list.at, "value.list", message, "max_items: 1 makes a plain value, any other a list")
+
+
+def _check_initial(entry: Node, problems: Problems) -> None:
+    """Only state that is replaced as a whole starts with a value; a cache starts empty."""
+    initial, update = entry.get("initial"), _plain(entry, "update")
+    if initial is not None and update != "replace":
+        message = f"initial: a state with update: {update} starts empty, without a value"
+        problems.error(initial.named_at, "kv.initial", message, "remove it; initial is for update: replace")
 
 
 def _check_parameter(node: Node, problems: Problems) -> None:
@@ -75,7 +76,7 @@ def _check_parameter(node: Node, problems: Problems) -> None:
     for child in odd:
         problems.error(child.at, "value.bounds", "must be a finite number")
     default = node.get("default")
-    if odd or not _check_order(node, "minimum", "maximum", problems) or default is None:
+    if odd or not check_order(node, "minimum", "maximum", problems) or default is None:
         return
     fault = _misfit(node, default.plain())
     if fault:
@@ -93,10 +94,11 @@ def _misfit(node: Node, value: Any) -> str:
     whole = kind == "integer" and isinstance(value, float) and value.is_integer()
     if not whole and (not isinstance(value, _TYPES[kind]) or (isinstance(value, bool) and kind != "boolean")):
         return f"is not {_WORDS[kind]}"
-    return _outside(value, _plain(node, "minimum"), _plain(node, "maximum"), _plain(node, "multiple_of"))
+    return outside(value, _plain(node, "minimum"), _plain(node, "maximum"), _plain(node, "multiple_of"))
 
 
-def _outside(value: Any, low: Any, high: Any, step: Any = None) -> str:
+def outside(value: Any, low: Any, high: Any, step: Any = None) -> str:
+    """How a number lies outside of its bounds, "" when it does not."""
     if low is not None and value < low:
         return f"is below the minimum {low}"
     if high is not None and value > high:
@@ -104,26 +106,3 @@ def _outside(value: Any, low: Any, high: Any, step: Any = None) -> str:
     if step is not None and abs(value / step - round(value / step)) > 1e-9:  # floats: 0.3 is a multiple of 0.1
         return f"is not a multiple of {step}"
     return ""
-
-
-def _check_generation(node: Node, problems: Problems) -> None:
-    """Ranges of overrides the right way round, and defaults inside them."""
-    defaults = node.get("defaults")
-    for name, rule in named(node.get("overrides")):
-        if isinstance(rule.value, dict) and not _check_order(rule, "minimum", "maximum", problems):
-            continue
-        default = defaults.get(name) if defaults is not None else None
-        if default is None:
-            continue
-        fault = _outside_rule(default.plain(), rule)
-        if fault:
-            message = f"the default {shown(default.plain())} {fault} that overrides allow"
-            problems.error(default.at, "value.default", message, "a request could not set what it gets anyway")
-
-
-def _outside_rule(value: Any, rule: Node) -> str:
-    values = rule.plain() if isinstance(rule.value, tuple) else _plain(rule, "values")
-    if values is not None and value not in values:
-        return f"is not one of the values {one_of(map(str, values))}"
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return _outside(value, _plain(rule, "minimum"), _plain(rule, "maximum")) if number else ""

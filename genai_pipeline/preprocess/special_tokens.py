@@ -67,7 +67,9 @@ def resolve_tokens(spec: TokenizerSpec, files: TokenFiles, vocabulary: Vocabular
         text = files.texts.get(f"{field}_token")
         return None if text is None else vocabulary.id_of(text)
 
-    declared = (vocabulary.resolve("eos", token, below(spec.at, "eos"), problems) for token in spec.eos)
+    declared = [
+        vocabulary.resolve("eos", token, below(spec.at, f"eos[{i}]"), problems) for i, token in enumerate(spec.eos)
+    ]
     ends = dict.fromkeys(token for token in (*declared, *_beside(files, vocabulary)) if token is not None)
     return SpecialTokens(
         bos_id=one("bos", spec.bos),

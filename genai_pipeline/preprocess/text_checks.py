@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from genai_pipeline.errors import PackagePathError
-from genai_pipeline.metadata.model import PackageSpec, StageSpec, TokenizerSpec
+from genai_pipeline.metadata.model import GenerationSpec, PackageSpec, StageSpec, TokenizerSpec
 from genai_pipeline.metadata.paths import resolve_inside
 from genai_pipeline.preprocess.chat import read_chat_template
 from genai_pipeline.preprocess.tokenizer import Tokenizer, read_tokenizer
@@ -28,6 +28,8 @@ def check_text(spec: PackageSpec, vocab_sizes: Mapping[str, int], problems: Prob
         tokenizer = tokenizers.get(stage.decode.tokenizer or "default")
         if tokenizer is not None:
             _check_loop_tokens(stage, tokenizer, problems)
+            _check_default_stops(stage.decode.generation, tokenizer, problems)
+            _check_default_stops(spec.generation, tokenizer, problems)
             _check_vocabulary(stage, tokenizer, vocab_sizes.get(stage.id), problems)
     return {name: tokenizer for name, tokenizer in tokenizers.items() if tokenizer is not None}
 
@@ -62,9 +64,18 @@ def _check_loop_tokens(stage: StageSpec, tokenizer: Tokenizer, problems: Problem
     assert stage.decode is not None
     stops = stage.decode.stop.tokens if stage.decode.stop is not None else ()
     for field, tokens in (("suppress", stage.decode.suppress), ("stop.tokens", stops)):
-        for token in tokens:
-            at = replace(stage.at, path=f"{stage.at.path}.{field}")
+        for index, token in enumerate(tokens):
+            at = replace(stage.at, path=f"{stage.at.path}.{field}[{index}]")
             tokenizer.vocabulary.resolve(field, token, at, problems)
+
+
+def _check_default_stops(generation: GenerationSpec | None, tokenizer: Tokenizer, problems: Problems) -> None:
+    """Tokens at which answers end when the request is silent."""
+    field = "stop_token_ids"
+    for index, token in enumerate(generation.defaults.get(field, ()) if generation is not None else ()):
+        assert generation is not None
+        at = replace(generation.at, path=f"{generation.at.path}.defaults.{field}[{index}]")
+        tokenizer.vocabulary.resolve(field, token, at, problems)
 
 
 def _check_vocabulary(stage: StageSpec, tokenizer: Tokenizer, size: int | None, problems: Problems) -> None:

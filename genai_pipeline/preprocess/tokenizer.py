@@ -29,7 +29,7 @@ from genai_pipeline.preprocess.byte_level import ByteTable
 from genai_pipeline.preprocess.plain_encoder import Piece, PlainEncoder, alternatives, encodable
 from genai_pipeline.preprocess.special_tokens import Vocabulary, below, resolve_tokens
 from genai_pipeline.preprocess.token_files import TokenFiles, place_in, read_token_files
-from genai_pipeline.problems import Problems, nearest
+from genai_pipeline.problems import Problems, nearest, one_of
 
 if TYPE_CHECKING:
     import tokenizers
@@ -132,11 +132,11 @@ class Tokenizer:
         return self._parsing.id_to_token(token) if 0 <= token <= _LAST_ID else None
 
     def nearest_token(self, text: str) -> str:
-        """A hint naming the token closest to an unknown text: an added token if one is near."""
-        added = (token.content for token in self._parsing.get_added_tokens_decoder().values())
+        """A hint naming the token closest to an unknown text: an added token if one is near; else it lists those."""
+        added = [token.content for token in self._parsing.get_added_tokens_decoder().values()]
         # a long vocabulary is searched only among tokens of about the same length
         similar = (token for token in self._parsing.get_vocab() if abs(len(token) - len(text)) <= 2)
-        return nearest(text, added) or nearest(text, similar)
+        return nearest(text, added) or nearest(text, similar) or (f"added tokens: {one_of(added)}" if added else "")
 
     def template_texts(self) -> dict[str, str]:
         """``bos_token``, ``eos_token``, ... as chat templates see them; the metadata's declarations come first."""

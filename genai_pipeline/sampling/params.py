@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from genai_pipeline.errors import OptionError
@@ -150,14 +150,17 @@ def _check_override(name: str, value: Any, overrides: Mapping[str, Any]) -> None
 
 
 def check_declared_options(spec: GenerationSpec | None, problems: Problems) -> None:
-    """Report generation options of a package that this version cannot honour: they would change answers silently."""
+    """Report generation options of a package that this version cannot honour, and defaults no request could have."""
     if spec is None:
         return
-    for name in dict.fromkeys((*spec.defaults, *(spec.overrides or {}))):
+    places = [("defaults", name) for name in spec.defaults] + [("overrides", name) for name in spec.overrides or {}]
+    for section, name in places:
+        at = replace(spec.at, path=f"{spec.at.path}.{section}.{name}")
         if name not in CHECKS:
-            problems.error(
-                spec.at,
-                "capability.missing",
-                f"the generation option '{name}' is one that this version cannot honour",
-                f"it honours {one_of(CHECKS, 40)}",
-            )
+            message = f"the generation option '{name}' is one that this version cannot honour"
+            problems.error(at, "capability.missing", message, f"it honours {one_of(CHECKS, 40)}")
+        elif section == "defaults":
+            try:
+                CHECKS[name](name, spec.defaults[name])
+            except OptionError as error:
+                problems.error(at, "value.default", f"the default cannot be used: {error.message}", error.hint)

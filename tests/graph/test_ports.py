@@ -242,9 +242,9 @@ def test_literals_must_be_held_by_the_port(text: str, dtype: str, fault: str | N
 
 
 @pytest.mark.parametrize(
-    ("text", "rank"), [("1", 0), ("-0.5", 0), ("[1, 2]", 1), ("[[1], [2]]", 2), ("loop.step", None), ("1 + 1", None)]
+    ("text", "rank"), [("1", 0), ("-0.5", 0), ("[1, 2]", 1), ("[[1], [2]]", 2), ("loop.step", None), ("1 + 1", 0)]
 )
-def test_the_rank_of_a_literal(text: str, rank: int | None) -> None:
+def test_the_rank_of_what_is_written_or_computed(text: str, rank: int | None) -> None:
     assert literal_rank(parse(text, Location("f"))) == rank
 
 
@@ -270,7 +270,7 @@ def test_what_a_graph_gives_keeps_its_kind(check: Check) -> None:
     ("bound", "shape", "allowed"),
     [
         ("loop.tokens", ("batch", "s"), True),
-        ("loop.tokens", ("batch", "s", "x"), True),  # one below: gains the batch axis
+        ("loop.tokens", ("batch", "s", "x"), False),  # has the batch axis already
         ("loop.tokens", ("batch",), False),
         ("loop.tokens", ("batch", 1, "s", "t"), False),
         ("loop.max_length", (), True),
@@ -278,8 +278,10 @@ def test_what_a_graph_gives_keeps_its_kind(check: Check) -> None:
         ("loop.max_length", (1, 1), False),
         ("loop.past_length", (), True),  # one number: rows of a run agree
         ("loop.past_length", ("batch",), True),
-        ("loop.past_length", ("batch", 1), True),
-        ("prompt.tokens", ("batch", "s"), True),
+        ("loop.past_length", ("batch", 1), False),
+        ("loop.past_length + 1", ("batch",), True),
+        ("loop.past_length + 1", ("batch", "s"), False),
+        ("prompt.tokens", ("batch", "prompt"), True),  # one below: gains the batch axis
         ("prompt.tokens", (), False),
         ("[1, 2, 3]", (3,), True),
         ("[1, 2, 3]", ("batch", 3), True),

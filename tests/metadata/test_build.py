@@ -153,7 +153,7 @@ def test_components_of_every_kind(spec: Make) -> None:
   o: {package: other, component: c}
   v:
     variants: [{provider: cuda, model: c.onnx}, {model: d.onnx}]
-    session: {providers: [cuda], provider_options: {cuda: {x: true, y: 2}}, config: {session.z: no}}
+    session: {providers: [cuda], provider_options: {cuda: {x: true, y: 2}}, config: {ep.z: no}}
     kv:
       - {update: replace, past: h, present: hn, shape: [batch, 8], initial: -.inf, layers: [0, 2]}
       - {update: append, past: k, present: kn, window: [4, null], history: 8, sinks: 2, keep: session}
@@ -168,7 +168,7 @@ def test_components_of_every_kind(spec: Make) -> None:
     assert [(variant.provider, variant.model) for variant in v.variants] == [("cuda", "c.onnx"), (None, "d.onnx")]
     assert v.session is not None
     assert v.session.provider_options == {"cuda": {"x": "1", "y": "2"}}
-    assert v.session.config == {"session.z": "no"}
+    assert v.session.config == {"ep.z": "no"}
     replaced, appended = v.kv
     assert replaced.initial == -math.inf
     assert (replaced.shape, replaced.layers) == (("batch", 8), (0, 2))

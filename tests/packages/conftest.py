@@ -13,12 +13,9 @@ HERE = Path(__file__).parent
 
 
 def found(folder: Path) -> list[dict[str, Any]]:
-    """The problems of a package in the form of ``expected.json``; notes are left out.
-
-    A fault of every layer of a cache is one entry, however many tensors it concerns.
-    """
+    """The problems of a package in the form of ``expected.json``; notes are left out."""
     _, problems = genai_pipeline.validate(folder)
-    places = {(p.code, p.at.path, p.at.line) for p in problems if p.severity != "note"}
+    places = [(p.code, p.at.path, p.at.line) for p in problems if p.severity != "note"]
     return [{"code": code, "path": path, "line": line} for code, path, line in sorted(places)]
 
 

@@ -32,6 +32,21 @@ def before_limits(text: str) -> Step:
     return metadata(LIMITS, text + LIMITS)
 
 
+def defaults(text: str) -> Step:
+    """Other defaults."""
+    return metadata(DEFAULTS, f"  defaults: {{{text}}}\n")
+
+
+def overrides(text: str) -> Step:
+    """Bounds of what a request may set."""
+    return metadata(DEFAULTS, f"{DEFAULTS}  overrides: {{{text}}}\n")
+
+
+def session(text: str) -> Step:
+    """Settings of the runtime."""
+    return metadata(MODEL, f"{MODEL}    session:\n      {text}\n")
+
+
 # name -> (what is wrong, the metadata it starts from, steps)
 METADATA_FAULTS: dict[str, tuple[str, str, tuple[Step, ...]]] = {
     # --- YAML -------------------------------------------------------------------------------------------------------
@@ -84,6 +99,30 @@ METADATA_FAULTS: dict[str, tuple[str, str, tuple[Step, ...]]] = {
     "value-default-type": ("a fraction for a whole number", TEXT, parameter("{type: integer, default: 1.5}")),
     "value-bounds": ("a minimum above the maximum", TEXT, parameter("{type: integer, default: 5, minimum: 9, maximum: 1}")),
     "value-override": ("a default that no request could set", TEXT, (metadata(DEFAULTS, f"{DEFAULTS}  overrides: {{temperature: {{minimum: 0, maximum: 0.5}}}}\n"),)),
+    "value-limit-constant": ("a limit that computes to less than nothing", TEXT, (metadata("context_length: 64", 'context_length: "3 - 10"'),)),
+    "value-limit-no-value": ("a limit that divides by nothing", TEXT, (metadata("context_length: 64", 'context_length: "64 // 0"'),)),
+    "value-limit-tokens": ("more new tokens than the context holds", TEXT, (metadata("context_length: 64", "context_length: 64\n  max_new_tokens: 100"),)),
+    "value-size-constant": ("a size of nothing", TEXT, (metadata("context_length: 64", 'context_length: 64\n  max_new_tokens: "5 // 9"'),)),
+    "value-default-n": ("several answers to every request", TEXT, (defaults("n: 2"),)),
+    "value-default-lengths": ("at least more than at most", TEXT, (defaults("min_new_tokens: 9, max_new_tokens: 5"),)),
+    "value-default-limit": ("a default above the limit", TEXT, (defaults("max_new_tokens: 40"), metadata("context_length: 64", "context_length: 64\n  max_new_tokens: 32"))),
+    "value-default-context": ("a default above the context", TEXT, (defaults("max_new_tokens: 64"),)),
+    "value-default-stops": ("more stop texts than can be looked for", TEXT, (defaults(f"stop: {[str(i) for i in range(65)]}"),)),
+    "value-override-type": ("a text as a temperature", TEXT, (overrides('temperature: {values: [0.7, "hot"]}'),)),
+    "value-override-list": ("half a token among the values", TEXT, (overrides("top_k: [20, 0.5]"),)),
+    "value-override-fraction": ("half a seed as a bound", TEXT, (overrides("seed: {minimum: 0.5}"),)),
+    "value-override-order": ("a bound of texts", TEXT, (overrides("stop: {minimum: 1}"),)),
+    "value-override-nothing": ("a bound that leaves nothing", TEXT, (overrides("top_p: {minimum: 2}"),)),
+    "value-initial": ("a first value of what starts empty", TEXT, (metadata("dtype: float32", "dtype: float32\n      initial: 7"),)),
+    # --- session ----------------------------------------------------------------------------------------------------
+    "session-config-key": ("an entry the runtime does not know", TEXT, (session('config: {nonsense.key: "1"}'),)),
+    "session-config-typo": ("a misspelt entry", TEXT, (session('config: {session.intra_op.allow_spining: "0"}'),)),
+    "session-config-flag": ("a banana as a switch", TEXT, (session("config: {session.intra_op.allow_spinning: banana}"),)),
+    "session-config-reserved": ("an entry that is not the package's", TEXT, (session("config: {session.intra_op_num_threads: 4}"),)),
+    "session-cpu-option": ("an option the CPU provider does not have", TEXT, (session("provider_options: {cpu: {bogus: 1}}"),)),
+    "session-cpu-arena": ("an arena that is neither on nor off", TEXT, (session("provider_options: {cpu: {use_arena: 2}}"),)),
+    "session-provider-unlisted": ("options for a provider that is not listed", TEXT, (session("provider_options: {cuda: {device_id: 0}}"),)),
+    "session-provider-unknown": ("a misspelt provider", TEXT, (session("providers: [cudda, cpu]"),)),
     # --- files ------------------------------------------------------------------------------------------------------
     "file-link-circle": ("links that lead in a circle", TEXT, (link("model.onnx", "other.onnx"), link("other.onnx", "model.onnx"))),
     "file-link-dangling": ("a link to nothing", TEXT, (link("chat_template.jinja", "elsewhere.jinja"),)),

@@ -33,6 +33,8 @@ TEXT_FAULTS: dict[str, tuple[str, str, tuple[Step, ...]]] = {
     "tokenizer-eos-two": ("two end tokens, the second unknown", TEXT, (metadata(EOS, 'eos: ["</s>", "</ss>"]'),)),
     "tokenizer-suppress": ("a suppressed token the tokenizer does not have", TEXT, (metadata(LOOP, LOOP + '    suppress: ["<nothing>"]\n'),)),
     "tokenizer-stop": ("a loop that stops at a token beyond the vocabulary", TEXT, (metadata(LOOP, LOOP + "    stop: {tokens: [512]}\n"),)),
+    "tokenizer-suppress-near": ("a misspelt suppressed token, after a right one", TEXT, (metadata(LOOP, LOOP + '    suppress:\n      - "<s>"\n      - "<|im_strat|>"\n'),)),
+    "tokenizer-default-stop": ("a default stop beyond the vocabulary", TEXT, (metadata("top_p: 0.9", "stop_token_ids: [1, 99999]"),)),
     "tokenizer-vocabulary": ("logits with a column too few", TEXT, (decoder(logits=("batch", "sequence", SIZE - 1)),)),
     "tokenizer-config-syntax": ("a tokenizer_config.json that is no JSON", TEXT, (file("tokenizer_config.json", '{\n"bos_token": "<s>",\n}\n'),)),
     "tokenizer-config-link": ("a tokenizer_config.json behind a link that leaves", TEXT, (link("tokenizer_config.json", "/etc/hostname"),)),

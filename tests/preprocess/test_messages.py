@@ -9,6 +9,7 @@ import pytest
 
 from genai_pipeline.errors import RequestError
 from genai_pipeline.preprocess.chat import ChatTemplate
+from genai_pipeline.preprocess.chat_template import ChatProgram
 from genai_pipeline.preprocess.messages import MessageRules, read_messages, read_objects, user_turn
 from genai_pipeline.preprocess.tokenizer import Tokenizer
 
@@ -78,6 +79,26 @@ def test_words_of_the_template_may_be_roles(
     assert chat.render_chat([{"role": "ipython", "content": "x"}]).text == "True"
     with pytest.raises(RequestError, match="unknown role 'narrator'"):
         chat.render_chat([{"role": "narrator", "content": "x"}])
+
+
+@pytest.mark.parametrize(
+    ("source", "roles"),
+    [
+        ("{{ m['role'] == 'ipython' }}{{ m['content'] }}{{ m.tool_calls is defined and 'x' == y }}", {"ipython"}),
+        ("{% if 'tool' == m.role or m.role != 'critic' %}{% endif %}", {"tool", "critic"}),
+        ("{% if message.role in ['a', 'b'] or role not in ('c', 'd') %}{% endif %}", {"a", "b", "c", "d"}),
+        ("{% set r = m.get('role', '') | trim %}{% if r.lower() == 'judge' %}{% endif %}", {"judge"}),
+        (
+            "{{ {'assistant': 'model'}[m.role] }}{{ m.role is eq('x') }}{{ m.role is in(['y']) }}",
+            {"assistant", "x", "y"},
+        ),
+        ("{{ messages | selectattr('role', 'equalto', 'system') | list }}", {"system"}),
+        ("{{ (m.role == 'user') != (loop.index0 % 2 == 0) }}{{ m['type'] == 'image' }}", {"user"}),
+        ("{{ '<|' + m.role + '|>' + m['content'] }}{{ m.role == '<|end|>' }}", set()),
+    ],
+)
+def test_roles_are_what_a_role_is_compared_with(source: str, roles: set[str]) -> None:
+    assert ChatProgram(source).roles() == roles
 
 
 def deep(levels: int) -> Any:

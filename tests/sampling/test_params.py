@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from genai_pipeline.errors import OptionError
-from genai_pipeline.sampling.params import check_vocabulary, resolve_options
+from genai_pipeline.metadata.model import GenerationSpec
+from genai_pipeline.problems import Location, Problems
+from genai_pipeline.sampling.params import check_declared_options, check_vocabulary, resolve_options
 
 
 def test_the_request_wins_over_the_package_and_the_package_over_the_built_in() -> None:
@@ -105,3 +107,17 @@ def test_end_tokens_are_within_the_vocabulary() -> None:
     check_vocabulary(options, None)
     with pytest.raises(OptionError, match=r"stop_token_ids has 8, which is outside of the vocabulary: \[0, 8\)"):
         check_vocabulary(options, 8)
+
+
+def test_options_of_a_package_are_checked_where_they_stand() -> None:
+    problems = Problems()
+    spec = GenerationSpec(
+        Location("f", 9, 1, "generation"), {"top_k": 5, "stop": [""], "top_p": 3}, {"tools": True, "seed": True}
+    )
+    check_declared_options(spec, problems)
+    check_declared_options(None, problems)
+    assert [(problem.code, problem.at.path) for problem in problems.sorted()] == [
+        ("value.default", "generation.defaults.stop"),
+        ("value.default", "generation.defaults.top_p"),
+        ("capability.missing", "generation.overrides.tools"),
+    ]
