@@ -84,13 +84,13 @@ SALTS = st.sampled_from([b"", b"x"])
 class StoreMachine(RuleBasedStateMachine):
     """Random histories; loading is compared with what the prefix determines."""
 
-    @initialize(kind=st.sampled_from(["growing", "mixed", "recurrent"]), disk=st.sampled_from([0, 400, 4000]))
+    @initialize(kind=st.sampled_from(["growing", "mixed", "recurrent"]), disk=st.sampled_from([0, 1, 3, 50]))
     def start(self, kind: str, disk: int) -> None:
         self.kind = kind
         self.folder = Path(tempfile.mkdtemp())
         self.pool = KvPool(KINDS[kind], max_rows=2, capacity=CAPACITY)
         budget = 7 * self.pool.page_bytes + 100
-        self.disk = DiskTier(self.folder, disk * 20) if disk else None
+        self.disk = DiskTier(self.folder, disk * (self.pool.page_bytes + 30)) if disk else None
         self.store = PageStore(KINDS[kind], budget_bytes=budget, disk=self.disk)
         self.budget = budget
         self.held: list[tuple[Match, list[int], bytes]] = []
@@ -419,6 +419,69 @@ def test_a_whole_state_joins_a_page_that_went_to_disk(tmp_path: Path) -> None:
         assert store.load(store.match(tokens[:length]), pool, row) == length
         assert_equal(pool.save(row, 0, length), state_of("mixed", tokens, b"", 0, length))
         pool.release(row)
+    store.close()
+
+
+MIXED_PAGE, WHOLE = PAGE_TOKENS * (2 * 3 * 4 + 5 * 2), 7 * 4
+
+
+def mixed_store(host: int, disk: DiskTier) -> PageStore:
+    return PageStore(KINDS["mixed"], budget_bytes=host, disk=disk)
+
+
+def test_a_page_that_must_stay_on_disk_takes_no_whole_state(tmp_path: Path) -> None:
+    store = mixed_store(2 * MIXED_PAGE + 100, DiskTier(tmp_path, 2 * MIXED_PAGE + WHOLE))
+    put(store, prompt(1, 2), kind="mixed")
+    store.hold(store.match(prompt(1, 2)))
+    put(store, prompt(3), kind="mixed")
+    store.hold(store.match(prompt(3)))
+    assert store.swap_out("s", state_of("mixed", prompt(9), b"", 0, 16), 16)
+    usage = store.usage()
+    assert (usage.host_pages, usage.disk_pages) == (1, 2)
+    assert put(store, prompt(1), kind="mixed") == 0  # there is room for the state, not for the page
+    store.swap_in("s")
+    assert put(store, prompt(1), kind="mixed") == 16
+    store.close()
+
+
+def test_no_page_comes_up_before_the_one_above_it(tmp_path: Path) -> None:
+    store = mixed_store(3 * MIXED_PAGE + 2 * WHOLE + 12, DiskTier(tmp_path, 10**6))
+    pool = KvPool(KINDS["mixed"], max_rows=1, capacity=CAPACITY)
+    tokens = prompt(1, 2, 3)
+    put(store, tokens[:16], kind="mixed")
+    put(store, tokens, kind="mixed")
+    assert store.swap_out("s", state_of("mixed", prompt(7, 8, 9), b"", 0, 33), 33)  # leaves a page, but not its state
+    row = pool.open()
+    assert row is not None
+    assert pool.reserve(row, 48)
+    assert store.load(store.match(tokens), pool, row) == 48
+    assert_equal(pool.save(row, 0, 48), state_of("mixed", tokens, b"", 0, 48))
+    assert (store.usage().host_pages, store.usage().disk_pages) == (0, 3)
+    store.close()
+
+
+def test_what_made_room_on_disk_may_have_been_the_use_of_a_page(tmp_path: Path) -> None:
+    store = mixed_store(2 * MIXED_PAGE + 100, DiskTier(tmp_path, MIXED_PAGE + WHOLE))
+    put(store, prompt(1, 2), kind="mixed")
+    put(store, prompt(3), kind="mixed")
+    put(store, prompt(4), kind="mixed")
+    usage = store.usage()
+    assert (usage.host_pages, usage.disk_pages, usage.demotions, usage.evictions) == (2, 0, 1, 1)
+    assert [store.match(prompt(page)).num_tokens for page in (1, 3, 4)] == [0, 16, 16]
+    store.close()
+
+
+def test_a_page_on_disk_stays_while_it_is_warmer_than_what_would_come(tmp_path: Path) -> None:
+    store = make_store(2, disk=DiskTier(tmp_path, page_bytes()))
+    for page in (1, 2, 3):
+        put(store, prompt(page))
+    assert store.match(prompt(1)).num_tokens == 16
+    put(store, prompt(4))
+    assert [store.match(prompt(page)).num_tokens for page in (1, 2, 3, 4)] == [16, 0, 16, 16]
+    store.match(prompt(4))
+    store.match(prompt(3))
+    put(store, prompt(5))
+    assert [store.match(prompt(page)).num_tokens for page in (1, 3, 4, 5)] == [0, 16, 16, 16]
     store.close()
 
 
