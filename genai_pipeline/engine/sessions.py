@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 from genai_pipeline.engine.engine import Engine
 from genai_pipeline.engine.session import Mark, Message, Session
 from genai_pipeline.engine.state_keeper import StateKeeper
-from genai_pipeline.kv.checkpoint import read_checkpoint, write_checkpoint
+from genai_pipeline.errors import CheckpointError
+from genai_pipeline.kv.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from genai_pipeline.kv.geometry import PAGE_TOKENS
 from genai_pipeline.kv.page_store import Match
 
 if TYPE_CHECKING:
@@ -71,9 +73,10 @@ class Sessions:
 
     def _load(self, path: str, salt: bytes) -> Mark:
         found = read_checkpoint(Path(path), self._identity, self._keeper.components)
+        mark = Mark(_messages(path, found), found.tokens)
         tokens = found.tokens[: found.num_computed]
         self._engine.call(lambda: self._keeper.adopt(tokens, salt, found.saved))
-        return Mark(tuple(json.loads(found.extra["messages"])), found.tokens)
+        return mark
 
     def _enter(self, session: Session) -> None:
         with self._lock:
@@ -88,3 +91,25 @@ class Sessions:
             idle = [session for session in self._open.values() if now - session.last_used > IDLE_SECONDS]
         for session in idle:
             session.release_state()
+
+
+def _messages(path: str, found: Checkpoint) -> tuple[Message, ...]:
+    """The conversation in a checkpoint, which anybody may have written. Raises CheckpointError."""
+    hint = "name a file that a session's save wrote"
+    if found.num_computed % PAGE_TOKENS:
+        raise CheckpointError(
+            f"the checkpoint {path} has the state of {found.num_computed} tokens; a session's is of whole pages of "
+            f"{PAGE_TOKENS}",
+            hint=hint,
+        )
+    try:
+        messages = json.loads(found.extra["messages"])
+    except (KeyError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"the checkpoint {path} has no messages that can be read", hint=hint) from error
+    if not isinstance(messages, list) or not all(map(_is_message, messages)):
+        raise CheckpointError(f"the messages in the checkpoint {path} are no list of messages", hint=hint)
+    return tuple(messages)
+
+
+def _is_message(value: object) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("role"), str)

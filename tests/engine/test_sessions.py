@@ -7,10 +7,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import genai_pipeline as gp
 from genai_pipeline.errors import CheckpointError, RequestError
+from genai_pipeline.kv.checkpoint import write_checkpoint
+from genai_pipeline.kv.pool import KvPool
+from genai_pipeline.kv.saved import SavedShape
 from genai_pipeline.testing import write_package
 
 OPTIONS = {"temperature": 0, "max_new_tokens": 8}
@@ -120,3 +124,34 @@ def test_files_of_other_packages_and_damaged_files_are_refused(open_tiny: Any, t
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(CheckpointError, match="saved"):
         pipe.session(str(path))
+
+
+@pytest.mark.parametrize(
+    ("computed", "extra", "said"),
+    [
+        (17, {"messages": "[]"}, "whole pages of 16"),
+        (16, {}, "no messages"),
+        (16, {"messages": "[}"}, "no messages"),
+        (16, {"messages": '{"role": "user"}'}, "no list of messages"),
+        (16, {"messages": '["hello"]'}, "no list of messages"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["kv", "recurrent"])
+def test_a_crafted_file_is_refused_and_harms_nobody(
+    open_tiny: Any, tmp_path: Path, kind: str, computed: int, extra: dict[str, str], said: str
+) -> None:
+    pipe, package = open_tiny(kind, context_length=256)
+    path = tmp_path / "saved"
+    sessions = pipe._sessions
+    components = sessions._keeper.components
+    pool = KvPool(components, max_rows=1, capacity=64)
+    row = pool.open()
+    assert row is not None
+    empty = SavedShape(components)
+    growing = [np.zeros((computed, *layout.outer, *layout.inner), layout.dtype) for layout in empty.growing]
+    _, whole = empty.split(pool.save(row, 0, 0))
+    write_checkpoint(path, range(32), empty.join(growing, whole), sessions._identity, extra, num_computed=computed)
+    pool.close()
+    with pytest.raises(CheckpointError, match=said):
+        pipe.session(str(path))
+    assert pipe.generate(tokens=package.vocabulary.encode("alive"), **OPTIONS).tokens
