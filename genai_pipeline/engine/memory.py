@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from genai_pipeline.errors import CapacityError
@@ -26,6 +27,13 @@ class StateMemory:
     def release(self) -> None:
         """Give the claim back."""
         self.budget.release(self.live + self.kept)
+
+    def split(self, weights: Sequence[int]) -> list[StateMemory]:
+        """Parts in proportion to ``weights``, one per loop; the claim as a whole is released, not they."""
+        total = sum(weights)
+        return [
+            StateMemory(self.budget, self.live * weight // total, self.kept * weight // total) for weight in weights
+        ]
 
 
 def claim_memory(memory: str | float, useful: int) -> StateMemory:

@@ -13,6 +13,8 @@ import numpy as np
 from genai_pipeline.graph.plan import StatePlan, StateTensor
 from genai_pipeline.types import numpy_dtype
 
+ARENA_UPDATES = frozenset({"in_place", "scatter"})  # updates whose state lies in arenas, rows at fixed addresses
+SNAPSHOTS = 4  # states that a row of the update "replace" keeps besides its own; the oldest go first
 PAGE_TOKENS = 16  # tokens per page, the unit of account; not the operating system's page
 
 

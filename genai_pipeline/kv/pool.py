@@ -15,6 +15,7 @@ from genai_pipeline.kv.append import AppendStorage
 from genai_pipeline.kv.arena import ArenaStorage
 from genai_pipeline.kv.fixed import FixedStorage
 from genai_pipeline.kv.geometry import (
+    ARENA_UPDATES,
     PAGE_TOKENS,
     TensorLayout,
     aligned_capacity,
@@ -63,7 +64,7 @@ class KvPool:
         self.page_bytes = PAGE_TOKENS * bytes_per_token(states)
         self.row_bytes = bytes_per_row(states)
         max_rows, num_pages = _sizes(self.page_bytes, self.row_bytes, max_rows, capacity, budget_bytes)
-        if not overcommits() and any(state.update in _ARENA for state in states):
+        if not overcommits() and any(state.update in ARENA_UPDATES for state in states):
             max_rows = max(1, min(max_rows, num_pages // pages_for(capacity)))  # each row is paid for in full at once
         self._ledger = PageLedger(max_rows, num_pages)
         self._storages = {name: create_storages(plans, max_rows, capacity) for name, plans in components.items()}
@@ -228,13 +229,12 @@ class KvPool:
             storage.close()
 
 
-_ARENA = ("in_place", "scatter")
 _LEAST_PAGES = 2
 
 
 def create_storages(states: Sequence[StatePlan], max_rows: int, capacity: int) -> tuple[StateStorage, ...]:
     """One storage per state entry of a component."""
-    layouts = [TensorLayout.of(tensor) for state in states if state.update in _ARENA for tensor in state.tensors]
+    layouts = [TensorLayout.of(tensor) for state in states if state.update in ARENA_UPDATES for tensor in state.tensors]
     aligned = aligned_capacity(layouts, capacity)
     return tuple(_storage(state, max_rows, capacity, aligned) for state in states)
 

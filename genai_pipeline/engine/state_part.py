@@ -1,0 +1,107 @@
+"""Where one loop keeps its state: rows of running sequences, pages outside them, and the rules that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from genai_pipeline.config import LoadOptions
+from genai_pipeline.engine.admission import Bounds
+from genai_pipeline.engine.decode_loop import LoopRules
+from genai_pipeline.engine.limits import limit
+from genai_pipeline.engine.memory import StateMemory
+from genai_pipeline.engine.state_keeper import StateKeeper
+from genai_pipeline.graph.plan import ExecutionPlan, StagePlan, StatePlan
+from genai_pipeline.kv.geometry import ARENA_UPDATES, PAGE_TOKENS
+from genai_pipeline.kv.page_store import PageStore
+from genai_pipeline.kv.pool import KvPool
+from genai_pipeline.metadata.model import PackageSpec
+from genai_pipeline.preprocess.detokenizer import make_detokenizer
+from genai_pipeline.preprocess.tokenizer import Tokenizer
+
+SNAPSHOT_UPDATES = frozenset({"replace"})
+
+
+@dataclass(frozen=True, slots=True)
+class StatePart:
+    """The state of one loop; ``close`` frees it, not the claim on its memory."""
+
+    pool: KvPool
+    store: PageStore
+    keeper: StateKeeper
+    rules: LoopRules
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self.pool.close()
+        self.store.close()
+
+
+def state_bytes(plan: ExecutionPlan, stage: StagePlan, context: int) -> int:
+    """Bytes that the state of one full sequence of a loop takes, as far as it grows."""
+    return context * sum(plan.components[name].bytes_per_token for name in _states(plan, stage))
+
+
+def make_state_part(
+    plan: ExecutionPlan,
+    stage: StagePlan,
+    tokenizers: Mapping[str, Tokenizer],
+    options: LoadOptions,
+    context: int,
+    memory: StateMemory,
+) -> StatePart:
+    """The state of a loop within its memory. Raises CapacityError when not even two pages fit."""
+    states = _states(plan, stage)
+    arenas = bool(_updates(plan, stage) & ARENA_UPDATES)
+    with ExitStack() as undo:
+        # one row more than sequences, so that rows can change places
+        pool = KvPool(states, max_rows=options.max_batch + arenas, capacity=context, budget_bytes=memory.live)
+        undo.callback(pool.close)
+        store = PageStore(states, budget_bytes=memory.kept)
+        undo.callback(store.close)
+        keeper = StateKeeper(pool, store, states, reuse=options.prefix_cache)
+        rules = _rules(plan, stage, tokenizers, _bounds(plan.package, pool, context))
+        undo.pop_all()
+    return StatePart(pool, store, keeper, rules)
+
+
+def _states(plan: ExecutionPlan, stage: StagePlan) -> dict[str, tuple[StatePlan, ...]]:
+    assert stage.body is not None
+    names = {inner.spec.run for inner in stage.body.stages if inner.spec.run is not None}
+    return {name: plan.components[name].states for name in sorted(names)}
+
+
+def _updates(plan: ExecutionPlan, stage: StagePlan) -> set[str]:
+    """The update kinds of a loop's state."""
+    return {state.update for states in _states(plan, stage).values() for state in states}
+
+
+def _bounds(package: PackageSpec, pool: KvPool, context: int) -> Bounds:
+    limits = package.limits
+    return Bounds(context, pool.num_pages * PAGE_TOKENS, limit(limits.max_new_tokens if limits else None))
+
+
+def _rules(plan: ExecutionPlan, stage: StagePlan, tokenizers: Mapping[str, Tokenizer], bounds: Bounds) -> LoopRules:
+    decode = stage.spec.decode
+    assert decode is not None
+    tokenizer = tokenizers.get(decode.tokenizer or "default")
+    stops = decode.stop.tokens if decode.stop is not None else ()
+    published = {f"{stage.id}.tokens", f"{stage.id}.text"}
+    return LoopRules(
+        bounds=bounds,
+        end_ids=(tokenizer.end_ids if tokenizer else frozenset()) | frozenset(_ids(stops, tokenizer)),
+        suppressed=_ids(decode.suppress, tokenizer),
+        streams=bool(published & set(plan.outputs.values())),
+        decoder=None if tokenizer is None else lambda: make_detokenizer(tokenizer),
+        batches_rows=bool(_updates(plan, stage) & ARENA_UPDATES),
+        snapshots=bool(_updates(plan, stage) & SNAPSHOT_UPDATES),
+    )
+
+
+def _ids(tokens: tuple[str | int, ...], tokenizer: Tokenizer | None) -> tuple[int, ...]:
+    """Ids of tokens given by text or id; texts were checked against the tokenizer at validation."""
+    texts = [token for token in tokens if isinstance(token, str)]
+    assert tokenizer is not None or not texts
+    known = {text: tokenizer.token_id(text) for text in texts} if tokenizer is not None else {}
+    return tuple(known[token] if isinstance(token, str) else token for token in tokens)
