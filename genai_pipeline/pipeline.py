@@ -179,7 +179,7 @@ class Pipeline:
         from genai_pipeline.engine.streams import Stream
 
         with Stream(self._submission(prompt, request)) as stream:
-            return collect_result(stream, self._choices(request))
+            return collect_result(stream)
 
     def stream(self, prompt: str | None = None, **request: Unpack[RequestOptions]) -> Stream:
         """The events of one request as they happen; closing the iterator cancels. Bad requests raise here."""
@@ -199,7 +199,7 @@ class Pipeline:
         from genai_pipeline.engine.streams import Stream
 
         with Stream(self._submit_values(self._prompts.inputs(inputs), options)) as stream:
-            return dict(collect_result(stream, self._choices(options)).outputs)
+            return dict(collect_result(stream).outputs)
 
     def session(self, path: str | None = None) -> Session:
         """A conversation that keeps its state between turns; ``path``: one that was saved, to go on with.
@@ -219,10 +219,6 @@ class Pipeline:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _choices(self, request: Mapping[str, Any]) -> int:
-        """How many samples a request has, which the package may say too."""
-        return self.options(**({"n": request["n"]} if "n" in request else {})).n
 
     def _submission(self, prompt: str | None, request: RequestOptions) -> Submit:
         """Normalise a request on the caller's thread; what is given back hands it to the engine."""

@@ -27,6 +27,8 @@ class BodyStage:
     def __init__(self, stage: StagePlan, graph: LoadedGraph) -> None:
         assert stage.spec.run is not None
         self.id = stage.id
+        keys = (key.rpartition("/")[2] for key in stage.reads.values())
+        self.loop_names = frozenset(key.removeprefix("loop.") for key in keys if key.startswith("loop."))
         self.component = stage.spec.run
         self.graph = graph
         self.binding = graph.binding()

@@ -7,21 +7,21 @@ from collections.abc import Iterable
 from genai_pipeline.types import Choice, Event, Result, Timings, Usage
 
 
-def collect_result(events: Iterable[Event], n: int) -> Result:
-    """The result of a request from its events. Raises the request's own error when its one choice failed."""
-    texts: list[list[str]] = [[] for _ in range(n)]
-    tokens: list[list[int]] = [[] for _ in range(n)]
-    ends: list[Event | None] = [None] * n
+def collect_result(events: Iterable[Event]) -> Result:
+    """The result of a request from its events. Raises the error that ended the request."""
+    texts: dict[int, list[str]] = {}
+    tokens: dict[int, list[int]] = {}
+    ends: dict[int, Event] = {}
     last = Event()
     for event in events:
-        texts[event.index].append(event.text)
+        texts.setdefault(event.index, []).append(event.text)
         if event.token is not None:
-            tokens[event.index].append(event.token)
+            tokens.setdefault(event.index, []).append(event.token)
         if event.finish_reason is not None:
             ends[event.index] = last = event
-    if last.error is not None and n == 1:
+    if last.error is not None:
         raise last.error
-    choices = tuple(_choice(i, "".join(texts[i]), tokens[i], ends[i] or last) for i in range(n))
+    choices = tuple(_choice(i, "".join(texts[i]), tokens.get(i, []), ends[i]) for i in sorted(ends))
     return Result(choices, last.usage or Usage(0, 0), last.timings or Timings(), last.outputs or {}, last.notes)
 
 

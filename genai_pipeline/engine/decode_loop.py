@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from genai_pipeline.backends.protocol import LoadedGraph
-from genai_pipeline.engine.admission import Bounds, grant
+from genai_pipeline.engine.admission import Bounds, Grant, grant
 from genai_pipeline.engine.batch import Batch
 from genai_pipeline.engine.lane import Lane
 from genai_pipeline.engine.loop_values import PER_RUN
@@ -25,6 +25,7 @@ from genai_pipeline.graph.plan import StagePlan
 from genai_pipeline.kv.geometry import PAGE_TOKENS
 from genai_pipeline.kv.pool import KvPool
 from genai_pipeline.metadata.expressions import evaluate
+from genai_pipeline.sampling.params import GenerationOptions
 from genai_pipeline.sampling.sampler import Draw, choose_tokens
 from genai_pipeline.scheduler.plan import Run, Span
 from genai_pipeline.types import FinishReason
@@ -66,7 +67,6 @@ class DecodeLoop:
         logits_key = stage.body.reads[stage.spec.decode.logits or ""]
         self._lanes = {kind: Lane(stage.body, logits_key, graphs, pool) for kind in ("prefill", "decode")}
         self._suppressed = np.array(rules.suppressed, np.int64) if rules.suppressed else None
-        self._not_yet = np.array(sorted({*rules.suppressed, *rules.end_ids}), np.int64)
         self._per_run = bool(PER_RUN & self._lanes["decode"].loop_reads)
         self._rows: dict[int, Sequence] = {}
         self._outer = OuterValues(stage.body, graphs)
@@ -77,11 +77,14 @@ class DecodeLoop:
         Raises PromptTooLongError, CapacityError or RequestError.
         """
         prompt, options = self._prompt(state), state.request.options
-        granted = grant(len(prompt), options.max_new_tokens, self.rules.bounds)
+        if options.stop and self.rules.decoder is None:
+            raise RequestError(f"'{self.id}' gives no text that could be searched for stop strings", param="stop")
+        granted = self._grant(len(prompt), options)
         if granted.note:
             state.notes.append(granted.note)
         sequences: list[Sequence] = []
         outer = self._outer.of(state.values)
+        not_yet = self._not_yet(options)
         for choice in range(options.n):
             text = TextOutput(self.rules.decoder() if self.rules.decoder else None, options.stop)
             sequences.append(
@@ -97,6 +100,7 @@ class DecodeLoop:
                     source=sequences[0] if sequences else None,
                     salt=state.request.salt,
                     outer=outer,
+                    not_yet=not_yet,
                 )
             )
         return sequences
@@ -214,8 +218,23 @@ class DecodeLoop:
 
     def _draw(self, sequence: Sequence) -> Draw:
         options, index = sequence.request.request.options, sequence.num_generated
-        banned = self._not_yet if index < options.min_new_tokens else self._suppressed
+        banned = sequence.not_yet if index < options.min_new_tokens else self._suppressed
         return Draw(options, sequence.seed, sequence.choice, index, banned)
+
+    def _grant(self, num_prompt: int, options: GenerationOptions) -> Grant:
+        """The token limit; a package's own default caps a request and is never a reason to refuse it."""
+        bounds = self.rules.bounds
+        if options.max_new_tokens is not None and options.sources.get("max_new_tokens") == "package":
+            most = min(options.max_new_tokens, bounds.max_new_tokens or options.max_new_tokens)
+            return grant(num_prompt, None, replace(bounds, max_new_tokens=most))
+        return grant(num_prompt, options.max_new_tokens, bounds)
+
+    def _not_yet(self, options: GenerationOptions) -> NDArray[np.int64] | None:
+        """Tokens that may not be chosen before the request's minimum length: all that would end it, too."""
+        if not options.min_new_tokens:
+            return None
+        ends = set(options.stop_token_ids) | (set() if options.ignore_eos else self.rules.end_ids)
+        return np.array(sorted({*self.rules.suppressed, *ends}), np.int64)
 
     def _prompt(self, state: RequestState) -> tuple[int, ...]:
         decode = self._stage.spec.decode

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import TypeVar
 
 from genai_pipeline.engine.decode_loop import DecodeLoop
@@ -50,7 +51,7 @@ class Engine:
         self._requests: set[RequestState] = set()
         self._stepper = Stepper(loops, scheduler, self._live, paces, self._finish_sequence, listener)
         self._inbox: queue.SimpleQueue[Command] = queue.SimpleQueue()
-        self._lock = threading.Lock()  # orders submissions against closing
+        self._lock = threading.RLock()  # orders submissions against closing
         self._closed: GenaiError | None = None
         self._thread = threading.Thread(target=self._main, name="genai-engine", daemon=True)
         self._thread.start()
@@ -65,7 +66,7 @@ class Engine:
             raise
         with self._lock:
             if self._closed is not None:
-                raise self._closed
+                raise _again(self._closed)
             self._inbox.put(lambda: self._enter(state, sequences))
         return state
 
@@ -89,7 +90,7 @@ class Engine:
 
         with self._lock:
             if self._closed is not None:
-                raise self._closed
+                raise _again(self._closed)
             self._inbox.put(run)
         return result.result()
 
@@ -163,7 +164,8 @@ class Engine:
             return
         held = sequence.text.finish()
         if any(other.finish_reason is None for other in state.sequences):
-            self._emit_end(sequence, held, None)
+            if self._walk.in_last_loop(state):
+                self._emit_end(sequence, held, None)
             return
         self._walk.publish(state)
         self._go_on(sequence, held)
@@ -188,17 +190,19 @@ class Engine:
         """End a request before its walk is over."""
         if state.done:
             return
-        for sequence in state.sequences:
+        ending = [s for s in state.sequences if s.id in self._live or s.error is not None] or state.sequences[:1]
+        for sequence in ending:
             if sequence.id in self._live:
-                sequence.finish_reason, sequence.error = reason, error
                 self._drop(sequence)
-        last = state.sequences[0]
-        last.finish_reason, last.error = reason, error
-        self._emit_end(last, last.text.finish(), {})
+            sequence.finish_reason, sequence.error = reason, error
+        for sequence in ending[:-1]:
+            self._emit_end(sequence, sequence.text.finish(), None)
+        self._emit_end(ending[-1], ending[-1].text.finish(), {})
         self._close_request(state)
 
     def _emit_end(self, sequence: Sequence, text: str, outputs: Mapping[str, object] | None) -> None:
-        sequence.request.request.emit(last_event(sequence, text, outputs))
+        released = text if self._loops[sequence.loop].rules.streams else ""
+        sequence.request.request.emit(last_event(sequence, released, outputs))
 
     def _drop(self, sequence: Sequence) -> None:
         self._live.pop(sequence.id, None)
@@ -221,11 +225,20 @@ class Engine:
     def _abandon(self, error: GenaiError) -> None:
         """Tell every waiter that the engine stopped, touching nothing else: its state may be broken."""
         while not self._inbox.empty():
-            self._inbox.get()()
+            with suppress(Exception):  # requests that come in late are told below, calls get their own error
+                self._inbox.get()()
         for state in self._requests:
-            state.request.emit(Event(finish_reason="error", error=error))
-            state.request.emit(None)
+            with suppress(Exception):
+                state.request.emit(Event(finish_reason="error", error=error))
+                state.request.emit(None)
         self._requests.clear()
+
+
+def _again(error: GenaiError) -> GenaiError:
+    """The same error for one more caller: each has its own traceback."""
+    fresh = type(error)(error.message, hint=error.hint)
+    fresh.__cause__ = error.__cause__
+    return fresh
 
 
 def _ticket(sequence: Sequence) -> Ticket:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from genai_pipeline.backends.protocol import Buffer
 from genai_pipeline.engine.batch import Batch
 from genai_pipeline.engine.loop_values import LoopValues
+from genai_pipeline.errors import RequestError
 from genai_pipeline.metadata.expressions import Expr, evaluate
 
 
@@ -91,7 +92,10 @@ class ExpressionFeed:
         return evaluate(self.expr, lookup)
 
     def _fit(self, value: object, rank: int | None) -> NDArray[Any]:
-        array = np.ascontiguousarray(np.asarray(value).astype(self.dtype))
+        try:
+            array = np.ascontiguousarray(np.asarray(value).astype(self.dtype))
+        except (OverflowError, TypeError, ValueError) as error:
+            raise RequestError(f"{value!r} is no {self.dtype} value: {error}") from error
         if rank is not None and array.ndim == rank + 1 and array.shape[0] == 1:
             array = array[0]  # a value that already has the batch axis of its one row
         return array[None] if rank is not None and array.ndim == rank - 1 else array

@@ -25,7 +25,7 @@ class Lane:
         self._stages = [BodyStage(stage, graphs[stage.spec.run or ""]) for stage in body.stages]
         reads = {read for stage in self._stages for read in stage.loop_reads()}
         self._values = LoopValues(reads)
-        self.loop_reads = frozenset(name for name, _ in reads)  # what ports take of the loop as it is
+        self.loop_reads = frozenset(name for stage in self._stages for name in stage.loop_names)
         self._logits_key = logits_key
         self._logit_rows = GrowingArray(np.dtype(np.int64))
         self._gathers = any(stage.graph.logit_rows and stage.gives(logits_key) for stage in self._stages)
@@ -46,7 +46,8 @@ class Lane:
         logits = produced[self._logits_key]
         if not self._gathers:
             logits = _sampling_rows(logits, batch, self._logit_rows.array)
-        return logits if logits.dtype == np.float32 else logits.astype(np.float32)
+        owned = logits.flags.writeable and logits.dtype == np.float32  # memory of the backend's own is read-only
+        return logits if owned else logits.astype(np.float32)
 
     def _fill_logit_rows(self, batch: Batch) -> Buffer:
         rows = batch.logit_rows()

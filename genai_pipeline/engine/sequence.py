@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from genai_pipeline.types import FinishReason
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from genai_pipeline.engine.request import RequestState
     from genai_pipeline.engine.text_output import TextOutput
 
@@ -31,6 +34,7 @@ class Sequence:
         "id",
         "loop",
         "max_tokens",
+        "not_yet",
         "num_cached",
         "num_computed",
         "num_prompt",
@@ -58,6 +62,7 @@ class Sequence:
         source: Sequence | None = None,
         salt: bytes = b"",
         outer: Outer | None = None,
+        not_yet: NDArray[np.int64] | None = None,
     ) -> None:
         self.id = id
         self.request = request
@@ -74,6 +79,7 @@ class Sequence:
         self.source = source  # the sequence whose prompt this one shares, to be forked
         self.outer = outer or Outer()
         self.salt = salt  # keeps its cached state apart from that of sequences with another salt
+        self.not_yet = not_yet  # ids that may not be chosen before the minimum length
         self.finish_reason: FinishReason | None = None
         self.error: BaseException | None = None
 

@@ -79,7 +79,7 @@ class Session:
         from genai_pipeline.engine.collect import collect_result
 
         turn = self.stream(content, role=role, **options)
-        return collect_result(turn, 1)
+        return collect_result(turn)
 
     def stream(
         self, content: str | Sequence[Mapping[str, Any]], *, role: str = "user", **options: Any

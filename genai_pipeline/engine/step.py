@@ -11,7 +11,7 @@ from genai_pipeline.engine.decode_loop import DecodeLoop
 from genai_pipeline.engine.listeners import Listener
 from genai_pipeline.engine.pace import Pace
 from genai_pipeline.engine.sequence import Sequence
-from genai_pipeline.errors import GraphRunError
+from genai_pipeline.errors import GenaiError
 from genai_pipeline.scheduler.plan import StepPlan
 from genai_pipeline.scheduler.scheduler import Scheduler
 from genai_pipeline.types import Event
@@ -48,7 +48,10 @@ class Stepper:
         for run in plan.runs:
             loop = self._loops[run.loop]
             for batch in loop.batches(run, [self._live.get(span.sequence) for span in run.spans]):
-                self._transaction(loop, run.kind, batch)
+                if all(sequence.id in self._live for sequence in batch.sequences):
+                    self._transaction(loop, run.kind, batch)
+                else:  # an earlier batch of this step ended some of its rows
+                    self._alone(loop, run.kind, batch)
 
     def _admit(self, sequence: Sequence) -> None:
         state = sequence.request
@@ -66,13 +69,13 @@ class Stepper:
         started = time.perf_counter()
         try:
             logits = loop.run(kind, batch)
-        except GraphRunError as error:
+            stopped = time.perf_counter()
+            tokens = iter(loop.choose(batch, logits))
+        except GenaiError as error:
             self._listener.failed(kind, batch)
             self._isolate(loop, kind, batch, error)
             return
-        stopped = time.perf_counter()
         self._took(loop, kind, batch, stopped - started)
-        tokens = iter(loop.choose(batch, logits))
         loop.commit(batch)
         self._listener.ran(kind, batch, started, stopped)
         for sequence, samples in zip(batch.sequences, batch.samples, strict=True):
@@ -83,8 +86,8 @@ class Stepper:
 
     def _took(self, loop: DecodeLoop, kind: str, batch: Batch, seconds: float) -> None:
         """Keep count of what the run took, for the requests and for the pace of later prefills."""
-        for sequence in batch.sequences:
-            sequence.request.graph_seconds += seconds
+        for state in {sequence.request for sequence in batch.sequences}:
+            state.graph_seconds += seconds
         pace = self._paces[loop.id]
         if kind == "decode":
             pace.decode_took(seconds)
@@ -93,15 +96,19 @@ class Stepper:
             self._scheduler.costs = replace(self._scheduler.costs, prefill=int(1e9 * (pace.prefill_seconds or 0)))
         self._scheduler.prefill_beside[loop.id] = pace.prefill_beside()
 
-    def _isolate(self, loop: DecodeLoop, kind: str, batch: Batch, error: GraphRunError) -> None:
+    def _isolate(self, loop: DecodeLoop, kind: str, batch: Batch, error: GenaiError) -> None:
         """Run the rows of a failed batch alone, so that only the row at fault ends."""
         if batch.size == 1:
             (sequence,) = batch.sequences
             sequence.finish_reason, sequence.error = "error", error
             self._finish(sequence)
             return
+        self._alone(loop, kind, batch)
+
+    def _alone(self, loop: DecodeLoop, kind: str, batch: Batch) -> None:
+        """Run the rows of a batch one by one; a request that fails takes all its choices with it."""
         for index, sequence in enumerate(batch.sequences):
-            if sequence.id in self._live:  # a request that failed takes all its choices with it
+            if sequence.id in self._live:
                 self._transaction(loop, kind, batch.only(index))
 
     def _append(self, loop: DecodeLoop, sequence: Sequence, token: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import queue
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from types import TracebackType
 
 from genai_pipeline.engine.request import Emit
@@ -62,7 +63,7 @@ class AsyncStream(AsyncIterator[Event]):
         self._ended = True
 
         def emit(event: Event | None) -> None:
-            if not loop.is_closed():
+            with suppress(RuntimeError):  # the loop was closed: nobody is left to hear it
                 loop.call_soon_threadsafe(self._events.put_nowait, event)
 
         self._cancel = submit(emit)

@@ -28,6 +28,10 @@ class Walk:
         state.num_prompt += state.sequences[0].num_prompt
         return state.sequences
 
+    def in_last_loop(self, state: RequestState) -> bool:
+        """Whether the loop that runs now is the request's last."""
+        return state.next_stage == len(self._plan.root.stages)
+
     def publish(self, state: RequestState) -> None:
         """Publish the values of the loop whose sequences have all ended."""
         first = state.sequences[0]

@@ -7,12 +7,14 @@ with at least min_p times the top probability (Nguyen et al. 2024), one draw fro
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from genai_pipeline.errors import GraphRunError
 from genai_pipeline.sampling.params import GenerationOptions
 from genai_pipeline.sampling.random import uniform
 
@@ -30,14 +32,21 @@ class Draw(NamedTuple):
 
 
 def choose_tokens(logits: Logits, draws: Sequence[Draw]) -> list[int]:
-    """One token id per row; ties take the lowest id. ``logits`` may be overwritten."""
+    """One token id per row; ties take the lowest id. ``logits`` may be overwritten.
+
+    Raises GraphRunError for a row without a finite best logit: the graph gave no numbers, or every token is banned.
+    """
     for row, draw in enumerate(draws):
         if draw.banned is not None:
             logits[row, draw.banned] = -np.inf
-    return [
-        int(logits[row].argmax()) if draw.options.temperature == 0 else _sample(logits[row], draw)
-        for row, draw in enumerate(draws)
-    ]
+    return [_choose(row, draw) for row, draw in zip(logits, draws, strict=True)]
+
+
+def _choose(row: NDArray[np.float32], draw: Draw) -> int:
+    best = int(row.argmax())  # the first NaN, if there is one
+    if not math.isfinite(row[best]):
+        raise GraphRunError(f"there is no token to choose: the best logit is {row[best]}")
+    return best if draw.options.temperature == 0 else _sample(row, draw)
 
 
 def _sample(row: NDArray[np.float32], draw: Draw) -> int:
