@@ -17,7 +17,8 @@ class Budget:
     """Bounds of one loop's running sequences and of its prefill runs.
 
     ``prefill_tokens``: prompt tokens per step while nothing decodes. ``prefill_batch``: prompts of at most this many
-    tokens start together in one padded run; 0 where the loop's state does not allow that.
+    tokens start together in one padded run, unless they are longer than ``prefill_tokens``; 0 where the loop's state
+    does not allow that.
     """
 
     max_rows: int = 1
@@ -38,6 +39,7 @@ class Costs:
     prefill: int = 2_000_000
     copy: int = 40_000
 
-    def swaps(self, num_tokens: int) -> bool:
-        """Whether keeping the state of ``num_tokens`` tokens outside, and taking it back, is the cheaper preemption."""
-        return 2 * self.copy * num_tokens < self.prefill * num_tokens
+    @property
+    def swaps(self) -> bool:
+        """Whether keeping state outside, and taking it back, is the cheaper preemption."""
+        return 2 * self.copy < self.prefill

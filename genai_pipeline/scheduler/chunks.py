@@ -20,35 +20,43 @@ def chunk_size(todo: int, budget: int) -> int:
     return size if size > 1 else 0
 
 
-def prefill_runs(sequences: Sequence[Tracked], *, tokens: int, batch: int, num_decoding: int) -> list[tuple[Span, ...]]:
-    """Spans of the prefill runs of a step; ``sequences`` come most important first.
+def prefill_runs(todo: Sequence[Tracked], *, tokens: int, batch: int, num_decoding: int) -> list[tuple[Span, ...]]:
+    """Spans of the prefill runs of a step; ``todo`` are the sequences that prefill, most important first.
 
-    Prompts of at most ``batch`` tokens are never cut: they start together in one right-padded run, all of them where
-    they are as many as the rows that decode and would wait for them, else as many as fit ``tokens``, at least one.
-    Longer prompts run in chunks, one run each, within ``tokens``.
+    Prompts of at most ``batch`` tokens are short: never cut, they start together in one right-padded run, all of them
+    where they are as many as the rows that decode and would wait for them, else as many as fit ``tokens``, at least
+    one. Longer prompts run in chunks, one run each, within what is left of ``tokens``; those that are more important
+    than every short one come before the short ones, which cannot starve them then.
     """
-    todo = [tracked for tracked in sequences if tracked.todo and not tracked.decoding]
     short = [tracked for tracked in todo if tracked.num_computed == 0 and tracked.num_tokens <= batch]
-    together = short if len(short) >= num_decoding else short[: _fitting(short, tokens)]
-    runs = [tuple(_span(tracked, tracked.num_tokens) for tracked in together)] if together else []
-    left = tokens - sum(tracked.num_tokens for tracked in together)
-    for tracked in todo:
-        if tracked in short:
-            continue
-        size = chunk_size(tracked.todo, left)
-        if size:
+    before = todo.index(short[0]) if short else len(todo)
+    runs, left = _chunks(todo[:before], tokens)
+    together = short if len(short) >= num_decoding else short[: _fitting(short, left, least=0 if runs else 1)]
+    if together:
+        runs.append(tuple(_span(tracked, tracked.num_tokens) for tracked in together))
+        left -= sum(tracked.num_tokens for tracked in together)
+    later, _ = _chunks([tracked for tracked in todo[before:] if tracked not in short], left)
+    return runs + later
+
+
+def _chunks(long: Sequence[Tracked], tokens: int) -> tuple[list[tuple[Span, ...]], int]:
+    """Runs of one chunk each within ``tokens``, and how many tokens are left."""
+    runs: list[tuple[Span, ...]] = []
+    for tracked in long:
+        size = chunk_size(tracked.todo, tokens)
+        if size > 0:
             runs.append((_span(tracked, size),))
-            left -= size
-    return runs
+            tokens -= size
+    return runs, tokens
 
 
-def _fitting(short: Sequence[Tracked], tokens: int) -> int:
-    """How many prompts fit a padded run of so many tokens; at least one."""
+def _fitting(short: Sequence[Tracked], tokens: int, least: int) -> int:
+    """How many prompts fit a padded run of so many tokens; at least ``least``."""
     width = 0
     for count, tracked in enumerate(short, 1):
         width = max(width, tracked.num_tokens)
         if width * count > tokens:
-            return max(1, count - 1)
+            return max(least, count - 1)
     return len(short)
 
 

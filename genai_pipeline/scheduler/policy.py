@@ -16,7 +16,7 @@ class Policy(Protocol):
     """Orders sequences. Ranks must be distinct and must not let anybody wait for ever: see ``level``."""
 
     def rank(self, tracked: Tracked, step: int, served: Mapping[str, int]) -> Rank:
-        """Sort key at ``step``; ``served`` counts the tokens computed for each key so far."""
+        """Sort key at ``step``; ``served`` counts the tokens computed for each key that has sequences."""
 
 
 def level(tracked: Tracked, step: int) -> int:

@@ -11,13 +11,13 @@ The scheduler knows sequences by id; it never sees tokens, arrays or graphs, so 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from genai_pipeline.scheduler.budget import Budget, Costs, pages_for
 from genai_pipeline.scheduler.chunks import prefill_runs
 from genai_pipeline.scheduler.plan import Preemption, Run, Span, StepPlan
 from genai_pipeline.scheduler.policy import ByPriority, Policy, level
+from genai_pipeline.scheduler.shares import Shares
 from genai_pipeline.scheduler.ticket import Ticket, Tracked
 
 
@@ -30,7 +30,8 @@ class Scheduler:
         self._free_pages = {loop: budget.num_pages for loop, budget in budgets.items()}
         self._waiting: dict[int, Tracked] = {}
         self._running: dict[int, Tracked] = {}
-        self._served: Counter[str] = Counter()
+        self._shares = Shares()
+        self._entered: tuple[int, ...] = ()  # by the latest plan: they first run in the next one
         self._step = 0
         self._arrivals = 0
         self.costs = costs or Costs()
@@ -56,21 +57,28 @@ class Scheduler:
         assert pages_for(ticket.max_tokens) <= self._budgets[ticket.loop].num_pages, "admission refuses what never fits"
         self._waiting[ticket.sequence] = Tracked(ticket, self._arrivals, self._step, ticket.num_tokens)
         self._arrivals += 1
+        self._shares.enter(ticket.key)
 
     def advance(self, sequence: int, num_computed: int, num_tokens: int) -> None:
-        """Record what a committed run, or state that was restored, brought: computed tokens, and all known tokens."""
+        """Record what a committed run, or state that was restored, brought: computed tokens, and all known tokens.
+
+        What comes between the plan that admits a sequence and the next one was restored, and is no use of the machine.
+        """
         tracked = self._running[sequence]
         assert tracked.num_computed <= num_computed <= num_tokens
-        self._served[tracked.ticket.key] += num_computed - tracked.num_computed
+        if sequence not in self._entered:
+            self._shares.serve(tracked.ticket.key, num_computed - tracked.num_computed)
         tracked.num_computed, tracked.num_tokens = num_computed, num_tokens
 
     def finish(self, sequence: int) -> None:
         """Forget a sequence, whether it runs or waits."""
         tracked = self._running.pop(sequence, None)
-        if tracked is None:
-            self._waiting.pop(sequence, None)
-        else:
+        if tracked is not None:
             self._give_back(tracked)
+        else:
+            tracked = self._waiting.pop(sequence, None)
+        if tracked is not None:
+            self._shares.leave(tracked.ticket.key)
 
     def plan(self) -> StepPlan:
         """The next step; empty when nothing can run."""
@@ -81,8 +89,8 @@ class Scheduler:
         else:
             for tracked in self._running.values():
                 self._take(tracked, tracked.num_tokens)
-        ready = tuple(self._running.values()) if not self._waiting else tuple(self._ranked(self._running.values()))
-        admitted = self._admit(preempted) if self._waiting else ()
+        ready = tuple(self._running.values())
+        admitted = self._entered = self._admit(preempted) if self._waiting else ()
         gone = {preemption.sequence for preemption in preempted}
         stayed = [tracked for tracked in ready if tracked.ticket.sequence not in gone] if gone else ready
         return StepPlan(tuple(self._runs(stayed)), admitted, tuple(preempted))
@@ -100,8 +108,9 @@ class Scheduler:
             if len(decode) < len(members):
                 budget = self._budgets[loop]
                 tokens = self.prefill_beside[loop] if decode else budget.prefill_tokens
-                batch = budget.prefill_batch
-                for spans in prefill_runs(members, tokens=tokens, batch=batch, num_decoding=len(decode)):
+                batch = min(budget.prefill_batch, budget.prefill_tokens)
+                todo = self._ranked(t for t in members if t.todo and not t.decoding)
+                for spans in prefill_runs(todo, tokens=tokens, batch=batch, num_decoding=len(decode)):
                     yield Run("prefill", loop, spans)
 
     def _grow(self) -> Iterator[Preemption]:
@@ -137,9 +146,7 @@ class Scheduler:
         rows = sum(1 for other in self._running.values() if other.ticket.loop == loop)
         if rows >= self._budgets[loop].max_rows:
             return False
-        return self._first_pages(tracked) + rows <= self._free_pages[loop] or (
-            rows == 0 and self._first_pages(tracked) <= self._free_pages[loop]
-        )
+        return self._first_pages(tracked) + rows <= self._free_pages[loop]
 
     def _first_pages(self, tracked: Tracked) -> int:
         return pages_for(min(tracked.num_tokens + 1, tracked.ticket.max_tokens))
@@ -189,7 +196,7 @@ class Scheduler:
         id = tracked.ticket.sequence
         del self._running[id]
         self._give_back(tracked)
-        by_swap = self.costs.swaps(tracked.num_computed)
+        by_swap = self.costs.swaps
         tracked.num_computed = 0
         self._waiting[id] = tracked
         return Preemption(id, "swap" if by_swap else "recompute")
@@ -202,4 +209,4 @@ class Scheduler:
         return sorted(sequences, key=self._rank)
 
     def _rank(self, tracked: Tracked) -> tuple[int, ...]:
-        return self._policy.rank(tracked, self._step, self._served)
+        return self._policy.rank(tracked, self._step, self._shares.served)

@@ -105,6 +105,43 @@ def test_as_many_short_prompts_as_rows_start_at_once() -> None:
     assert [len(run.spans) for run in fake.step().runs] == [1, 7]
 
 
+def test_a_long_prompt_is_not_starved_by_short_ones_that_come_later() -> None:
+    fake = runner(Budget(max_rows=8, prefill_tokens=64, prefill_batch=32))
+    for id in range(3):
+        fake.submit(id, 10, 900)
+    fake.step()
+    fake.step()
+    fake.scheduler.prefill_beside[LOOP] = 16
+    fake.submit(100, 160, 5)
+    for step in range(40):
+        fake.submit(1000 + step, 16, 1)
+        fake.step()
+    assert fake.live[100].num_computed >= 160 if 100 in fake.live else 100 in fake.finished
+
+
+def test_a_prompt_longer_than_a_chunk_is_cut_however_short() -> None:
+    fake = runner(Budget(max_rows=4, prefill_tokens=16, prefill_batch=64))
+    fake.submit(1, 40, 2)
+    fake.submit(2, 12, 2)
+    fake.submit(3, 10, 2)
+    fake.step()
+    widths = [max(span.num_tokens for span in run.spans) for plan in fake.run() for run in plan.runs]
+    assert max(widths) == 16
+
+
+def test_the_most_important_prompt_comes_first_also_when_nobody_waits() -> None:
+    fake = runner(Budget(max_rows=4, prefill_tokens=16))
+    fake.submit(1, 64, 2, Priority.LOW)
+    fake.submit(2, 64, 2, Priority.HIGH)
+    fake.step()
+    assert not fake.scheduler.num_waiting
+    assert fake.step().runs[0].spans[0].sequence == 2
+    fake.submit(3, 64, 2, Priority.HIGH)
+    fake.step()
+    list(fake.run())
+    assert fake.finished == [2, 3, 1]
+
+
 def test_a_full_pool_preempts_the_newest_of_the_lowest_priority() -> None:
     fake = runner(Budget(max_rows=4, num_pages=8))
     fake.submit(1, 16, 60, Priority.NORMAL)
@@ -143,6 +180,29 @@ def test_fair_share_serves_the_key_that_had_least() -> None:
     assert fake.finished.index(9) <= 1
 
 
+def test_restored_state_is_no_share_of_the_machine() -> None:
+    fake = runner(Budget(max_rows=2), policy=FairShare())
+    fake.submit(1, 100, 50, key="cached")
+    fake.live[1].saved = 90
+    fake.step()
+    assert fake.scheduler._shares.served == {"cached": 0}
+    fake.step()
+    assert fake.scheduler._shares.served == {"cached": 10}
+
+
+def test_a_newcomer_is_level_with_the_least_served_and_idle_keys_are_forgotten() -> None:
+    fake = runner(Budget(max_rows=2), policy=FairShare())
+    fake.submit(1, 40, 50, key="a")
+    fake.step()
+    fake.step()
+    fake.submit(2, 4, 2, key="b")
+    assert fake.scheduler._shares.served == {"a": 40, "b": 40}
+    fake.cancel(2)
+    assert set(fake.scheduler._shares.served) == {"a"}
+    list(fake.run())
+    assert fake.scheduler._shares.served == {}
+
+
 def test_waiting_raises_a_low_priority_above_newcomers() -> None:
     fake = runner(Budget(max_rows=1))
     fake.submit(0, 4, 5, Priority.LOW)
@@ -156,8 +216,8 @@ def test_waiting_raises_a_low_priority_above_newcomers() -> None:
 
 
 def test_swap_where_copying_is_cheaper_than_computing() -> None:
-    assert Costs(prefill=1000, copy=100).swaps(10)
-    assert not Costs(prefill=100, copy=100).swaps(10)
+    assert Costs(prefill=1000, copy=100).swaps
+    assert not Costs(prefill=100, copy=100).swaps
 
 
 def test_a_fork_waits_until_the_prompt_of_its_source_is_computed() -> None:
