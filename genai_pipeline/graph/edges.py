@@ -11,7 +11,7 @@ from genai_pipeline.graph.port_types import fits, literal_fault, literal_rank
 from genai_pipeline.graph.scope import Read, StageNode
 from genai_pipeline.graph.signature import Dim, GraphSignature, Port
 from genai_pipeline.graph.values import ALL_TOKENS, LENGTH, NEW_TOKENS, ROWS, Value
-from genai_pipeline.metadata.expressions import ListExpr, Name
+from genai_pipeline.metadata.expressions import Expr, IfElse, ListExpr, Name
 from genai_pipeline.metadata.model import Binding, ComponentSpec
 from genai_pipeline.problems import Problems
 
@@ -80,10 +80,16 @@ class Edge:
         fault = literal_fault(expr, self.port.dtype)
         if fault:
             self._error("port.dtype", f"takes {self.port.dtype}; {fault}")
+        for branch in _branches(expr):
+            self._check_branch(branch)
+
+    def _check_branch(self, expr: Expr) -> None:
+        """What is bound, or one of the things that a condition chooses from."""
         rank = literal_rank(expr)
-        if rank is not None and self._check_rank(self.binding.text, rank) and isinstance(expr, ListExpr):
+        text = self.binding.text if expr is self.binding.expr else "a branch"
+        if rank is not None and self._check_rank(text, rank) and isinstance(expr, ListExpr):
             self._check_length(len(expr.items), rank)
-        read = self._read()
+        read = self._read(expr)
         if read is None:
             return
         self._check_value(read.value)
@@ -92,13 +98,12 @@ class Edge:
             if value.shape:
                 self._check_axis(value, len(value.shape) - 1)
 
-    def _read(self) -> Read | None:
+    def _read(self, expr: Expr) -> Read | None:
         """The value that is bound as it is; None for a literal or an expression."""
-        if not isinstance(self.binding.expr, Name):
+        if not isinstance(expr, Name):
             return None
-        reads = (read for read in self.node.reads if read.use.expr is self.binding.expr)
-        read = next(reads, None)
-        return read if read is not None and read.name == self.binding.expr.text else None
+        reads = (read for read in self.node.reads if read.use.expr is self.binding.expr and read.name == expr.text)
+        return next(reads, None)
 
     def _check_value(self, value: Value) -> None:
         """A value as it is, without being computed with."""
@@ -208,9 +213,23 @@ def _carried(read: Read) -> Iterator[Value]:
             yield found.value
 
 
+def _branches(expr: Expr) -> Iterator[Expr]:
+    """What a condition chooses from; anything else as it is."""
+    if isinstance(expr, IfElse):
+        yield from _branches(expr.then)
+        yield from _branches(expr.other)
+    else:
+        yield expr
+
+
 def all_tokens(loop: str) -> RunSize:
     """The size T of a loop."""
     return RunSize(loop, _SIZES[ALL_TOKENS])
+
+
+def new_tokens(loop: str) -> RunSize:
+    """The size S of a loop."""
+    return RunSize(loop, _SIZES[NEW_TOKENS])
 
 
 def _size(value: Value, axis: int) -> Dim | RunSize:

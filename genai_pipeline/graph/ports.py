@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from genai_pipeline.graph.dims import Dims, End
-from genai_pipeline.graph.edges import Component, Edge, all_tokens
+from genai_pipeline.graph.edges import Component, Edge, all_tokens, new_tokens
 from genai_pipeline.graph.logit_rows import LOGIT_ROWS
 from genai_pipeline.graph.port_types import is_float, is_integer
 from genai_pipeline.graph.scope import Scope, StageNode
@@ -30,12 +30,14 @@ def check_ports(root: Scope, components: Mapping[str, Component], problems: Prob
     checker = _Checker(components, problems)
     for component in components.values():
         checker.check_component(component)
-    for scope in root.subtree():
-        for node in scope.nodes:
-            if node.spec.run in components:
-                checker.check_stage(node)
-            if node.spec.decode is not None:
-                _check_result(node, components, problems)
+    nodes = [node for scope in root.subtree() for node in scope.nodes]
+    for node in nodes:
+        if node.spec.run in components:
+            checker.check_stage(node)
+    for node in nodes:
+        if node.spec.decode is not None:
+            _check_result(node, components, problems)
+            checker.check_rows(node)
 
 
 class _Checker:
@@ -87,6 +89,21 @@ class _Checker:
             place = f"axis {axis} of '{present.name}'"
             self.dims.equal(End("", size, place), End(owner, dim, place), below(component.spec.at, "kv"))
 
+    def check_rows(self, node: StageNode) -> None:
+        """Logits have a row per new token, or one; a transducer's have axes of their own."""
+        assert node.body is not None
+        if node.spec.decode is None or node.spec.decode.walk is not None:
+            return
+        for read in node.body.ends:
+            maker = next((made.spec.run for made in node.body.nodes if made.id == read.value.producer), None)
+            shape = read.value.shape or ()
+            if read.use.port != "logits" or maker is None or maker not in self.components or len(shape) != 3:
+                continue
+            if isinstance(shape[1], str) and self.components[maker].later is None:
+                place = f"axis 1 of '{read.name}'"
+                size = End("", new_tokens(node.body.id), "the rows of logits")
+                self.dims.equal(size, End(f"{node.body.prefix}{read.value.producer}", shape[1], place), read.use.at)
+
     def check_component(self, component: Component) -> None:
         """Ports that a component names besides its state."""
         for key, names in (("pad", component.spec.pad), ("no_batch_axis", component.spec.no_batch_axis)):
@@ -129,9 +146,12 @@ def _is_not_tokens(item: tuple[str, Binding | tuple[Binding, ...]]) -> bool:
 
 def _other_sizes(node: StageNode, component: Component, past: str) -> frozenset[Dim]:
     """Symbols that cannot be the number of all tokens: those of the new ones and of the past."""
-    ports = [name for name, bound in node.spec.inputs.items() if not _is_not_tokens((name, bound))]
-    found = (component.later_inputs.get(name) for name in (*ports, past))
-    return frozenset(dim for port in found if port is not None for dim in port.shape or ())
+    shapes = {name: frozenset(port.shape or ()) for name, port in component.later_inputs.items()}
+    new = [
+        shapes.get(name, frozenset()) for name, bound in node.spec.inputs.items() if not _is_not_tokens((name, bound))
+    ]
+    in_all = new[0].intersection(*new) if new else frozenset[Dim]()  # a mask bound to new tokens is the mistake
+    return in_all | shapes.get(past, frozenset())
 
 
 def _meant(name: str, ports: Collection[str]) -> str:
