@@ -135,8 +135,8 @@ class Blocks(Generic[B]):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all blocks."""
-        blocks = [*self.spare, *(block for block in self._at.values() if block is not None)]
+        """Bytes of all blocks; any thread may ask."""
+        blocks = [*self.spare, *(block for block in list(self._at.values()) if block is not None)]
         return sum(block.nbytes for block in {id(block): block for block in blocks}.values())
 
     def _home(self, rows: Sequence[int]) -> B | None:

@@ -24,18 +24,25 @@ def pages_for(tokens: int) -> int:
 
 
 def bytes_per_token(states: Iterable[StatePlan]) -> int:
-    """Bytes that one token takes in all growing states."""
-    layouts = (TensorLayout.of(tensor) for state in states if state.grows for tensor in state.tensors)
-    return sum(layout.token_bytes for layout in layouts)
+    """Bytes that one token takes in the rows of all growing states: once in an arena, twice with ``append``.
+
+    There, past and present are two buffers; each is reckoned as long as the row.
+    """
+    return sum(
+        (2 if state.update == "append" else 1) * TensorLayout.of(tensor).token_bytes
+        for state in states
+        if state.grows
+        for tensor in state.tensors
+    )
 
 
 def bytes_per_row(states: Iterable[StatePlan]) -> int:
-    """Bytes that one sequence takes in states without tokens: what it had and what the next run gives.
+    """Bytes that one sequence takes in states without tokens: what it had, what the next run gives, and snapshots.
 
     What is written once (``fixed``) is not counted: only its first run tells how much it is.
     """
     tensors = (tensor for state in states if state.update == "replace" for tensor in state.tensors)
-    return 2 * sum(tensor.bytes_per_token for tensor in tensors)
+    return (2 + SNAPSHOTS) * sum(tensor.bytes_per_token for tensor in tensors)
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,10 +107,15 @@ class PageStore:
         """The longest kept prefix of at most ``limit`` tokens that a sequence can resume from."""
         most = len(tokens) if limit is None else max(0, min(limit, len(tokens)))
         nodes = self._pages.resumable(self._tree.match(tokens[:most], salt))
-        self._hits += bool(nodes)
-        self._misses += not nodes
-        self._hit_tokens += len(nodes) * PAGE_TOKENS
         return Match(len(nodes) * PAGE_TOKENS, nodes)
+
+    def look_up(self, tokens: Sequence[int], salt: bytes, limit: int | None) -> Match:
+        """``match`` for a request, which counts as a hit or a miss."""
+        match = self.match(tokens, salt, limit)
+        self._hits += bool(match.nodes)
+        self._misses += not match.nodes
+        self._hit_tokens += match.num_tokens
+        return match
 
     def insert(self, tokens: Sequence[int], salt: bytes, read: Read) -> int:
         """Keep the whole pages of ``tokens``; ``read(start, stop)`` gives what is missing, a few pages at a time.
@@ -177,8 +182,12 @@ class PageStore:
         return self._swapped.put(key, saved, num_tokens)
 
     def swap_in(self, key: Hashable) -> Swapped | None:
-        """Take the state of a preempted sequence out, to resume or to end it; None when none is kept."""
+        """Take the state of a preempted sequence out, to resume it; None when none is kept."""
         return self._swapped.take(key)
+
+    def forget(self, key: Hashable) -> None:
+        """Drop the state of a preempted sequence that will not come back, if there is any."""
+        self._swapped.take(key)
 
     def clear(self) -> None:
         """Forget all prefixes, held ones too: loading them gives nothing then. Swapped sequences stay."""

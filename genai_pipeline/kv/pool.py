@@ -33,7 +33,7 @@ SavedTokens = Mapping[str, Sequence[Sequence[NDArray[Any]]]]  # component -> sta
 
 @dataclass(frozen=True, slots=True)
 class PoolUsage:
-    """What of a pool is in use now; ``resident_bytes`` None: the system does not say."""
+    """What of a pool is in use now; ``resident_bytes`` None: the system does not say, or it is closed."""
 
     rows: int
     pages: int
@@ -71,6 +71,7 @@ class KvPool:
         self._flat = tuple(storage for storages in self._storages.values() for storage in storages)
         self._sides = {storage.pad_side for storage in self._flat} - {None}
         self._lengths: dict[int, int] = {}
+        self._closed = False
 
     @property
     def pad_side(self) -> Literal["left", "right"]:
@@ -212,7 +213,7 @@ class KvPool:
 
     def usage(self) -> PoolUsage:
         """What is in use now. Reads the kernel's memory map: not for every step."""
-        sizes = [storage.resident_bytes() for storage in self._flat]
+        sizes = [None if self._closed else storage.resident_bytes() for storage in self._flat]
         ledger = self._ledger
         return PoolUsage(
             rows=ledger.num_rows - ledger.free_rows,
@@ -225,6 +226,7 @@ class KvPool:
 
     def close(self) -> None:
         """Give all memory back. No graph may run with it any more."""
+        self._closed = True
         for storage in self._flat:
             storage.close()
 

@@ -62,7 +62,7 @@ class PrefixTree:
         while stack:
             node = stack.pop()
             yield node
-            stack += node.children.values()
+            stack += list(node.children.values())
 
     def match(self, tokens: Sequence[int], salt: bytes = b"") -> tuple[Node, ...]:
         """The longest chain of whole pages that begin ``tokens``; all of it counts as used now."""

@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 from genai_pipeline.backends.protocol import Binding
 from genai_pipeline.graph.plan import StatePlan, StateTensor
 from genai_pipeline.kv.blocks import NOBODY, Block, Blocks, DoubleBuffer
+from genai_pipeline.kv.geometry import SNAPSHOTS
 from genai_pipeline.kv.storage import StateStorage
 from genai_pipeline.types import numpy_dtype
-
-SNAPSHOTS = 4  # states that a row keeps besides its own; the oldest go first
 
 State = list[NDArray[Any]]  # one array per tensor, without the batch axis; never written again
 
@@ -143,7 +142,10 @@ class ReplaceStorage(StateStorage):
 
     def resident_bytes(self) -> int | None:
         """Bytes of all blocks and snapshots."""
-        kept = (tensor for row in self._rows.values() for state in row.snapshots.values() for tensor in state)
+        # another thread may ask while the engine's opens and ends rows
+        kept = (
+            tensor for row in list(self._rows.values()) for state in list(row.snapshots.values()) for tensor in state
+        )
         return self._blocks.nbytes + sum(tensor.nbytes for tensor in kept)
 
     def close(self) -> None:

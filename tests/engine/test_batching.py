@@ -14,9 +14,10 @@ TEXTS = ["a", "bcd", "efghijk", "l" * 17, "mn" * 20, "op", "q" * 33, "rst", "uvw
 PAGE_BYTES = 16 * 2 * 2 * 2 * 8 * 4  # tokens, layers, parts, heads, head_dim, float32
 
 
-def memory_for(pages: int) -> int:
+def memory_for(pages: int, update: str = "in_place") -> int:
     """Bytes to give so that running sequences have this many pages: a quarter goes to what is kept outside."""
-    return pages * PAGE_BYTES * 4 // 3 + PAGE_BYTES // 2
+    page = PAGE_BYTES * (2 if update == "append" else 1)  # two buffers
+    return pages * page * 4 // 3 + page // 2
 
 
 def together(pipe: Any, prompts: list[list[int]], **options: Any) -> list[Any]:
@@ -76,7 +77,7 @@ def test_requests_do_share_runs(open_tiny: Any, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("update", UPDATES)
 @pytest.mark.parametrize("pages", [17, 24])
 def test_a_full_pool_preempts_and_every_request_gets_its_tokens(open_tiny: Any, update: str, pages: int) -> None:
-    pipe, package = open_tiny("kv", update=update, load={"max_batch": 6, "memory": memory_for(pages)})
+    pipe, package = open_tiny("kv", update=update, load={"max_batch": 6, "memory": memory_for(pages, update)})
     prompts = [package.vocabulary.encode(text) for text in TEXTS[:6]]
     expected = [package.expected(prompt, 150) for prompt in prompts]
     assert together(pipe, prompts, max_new_tokens=150, ignore_eos=True) == expected

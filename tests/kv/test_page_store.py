@@ -262,6 +262,8 @@ def test_the_limit_cuts_whole_pages() -> None:
     put(store, tokens)
     limits = {None: 48, 48: 48, 47: 32, 46: 32, 32: 32, 16: 16, 15: 0, 0: 0, -2: 0, 99: 48}
     assert {limit: store.match(tokens, b"", limit).num_tokens for limit in limits} == limits
+    assert (store.usage().hits, store.usage().misses) == (0, 0)
+    assert {limit: store.look_up(tokens, b"", limit).num_tokens for limit in limits} == limits
     usage = store.usage()
     assert (usage.hits, usage.misses, usage.hit_tokens) == (7, 3, sum(limits.values()))
     store.close()
@@ -404,7 +406,7 @@ def test_whole_states_are_resumed_only_where_they_were_taken() -> None:
 
 def test_a_whole_state_joins_a_page_that_went_to_disk(tmp_path: Path) -> None:
     pool = KvPool(KINDS["mixed"], max_rows=1, capacity=CAPACITY)
-    store = PageStore(KINDS["mixed"], budget_bytes=2 * pool.page_bytes + 100, disk=DiskTier(tmp_path, 10**6))
+    store = PageStore(KINDS["mixed"], budget_bytes=2 * MIXED_PAGE + 100, disk=DiskTier(tmp_path, 10**6))
     tokens = prompt(1, 2)
     put(store, tokens, kind="mixed")
     put(store, prompt(3, 4), kind="mixed")
@@ -486,8 +488,7 @@ def test_a_page_on_disk_stays_while_it_is_warmer_than_what_would_come(tmp_path: 
 
 
 def test_pages_beyond_the_last_whole_state_go_with_it() -> None:
-    pool = KvPool(KINDS["mixed"], max_rows=1, capacity=CAPACITY)
-    store = PageStore(KINDS["mixed"], budget_bytes=4 * pool.page_bytes + 100)
+    store = PageStore(KINDS["mixed"], budget_bytes=4 * MIXED_PAGE + 100)
     put(store, prompt(1, 2, 3), kind="mixed")
     put(store, prompt(4, 5), kind="mixed")
     assert store.match(prompt(1, 2, 3)).num_tokens == 0

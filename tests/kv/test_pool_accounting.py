@@ -130,10 +130,16 @@ TestPool = PoolMachine.TestCase
 TestPool.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 
 
+def test_a_closed_pool_says_nothing_of_memory() -> None:
+    pool = KvPool(plans(), max_rows=2, capacity=64)
+    pool.close()
+    assert pool.usage().resident_bytes is None
+
+
 def test_sizes() -> None:
     assert [pages_for(tokens) for tokens in (0, 1, 16, 17)] == [0, 1, 1, 2]
     states = [state for group in plans().values() for state in group]
-    assert bytes_per_token(states) == 3 * (2 * 4 * 4 + 6 * 2)
+    assert bytes_per_token(states) == 4 * (2 * 4 * 4 + 6 * 2)  # "append" has two buffers
     layouts = [TensorLayout.of(tensor) for tensor in states[0].tensors]
     capacity = aligned_capacity(layouts, 100)
     assert capacity >= 100

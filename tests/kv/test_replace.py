@@ -10,8 +10,9 @@ import pytest
 
 from genai_pipeline.backends.protocol import Buffer
 from genai_pipeline.graph.plan import StatePlan, StateTensor
+from genai_pipeline.kv.geometry import SNAPSHOTS
 from genai_pipeline.kv.pool import KvPool
-from genai_pipeline.kv.replace import SNAPSHOTS, ReplaceStorage
+from genai_pipeline.kv.replace import ReplaceStorage
 
 PROMPT = [7, 8, 9, 30, 31, 8, 8, 40]
 Make = Callable[..., Any]
@@ -183,7 +184,7 @@ def test_parts_of_different_kinds_meet_at_one_boundary() -> None:
 
 def test_the_budget_pays_for_rows_and_their_tokens() -> None:
     parts = {"a": [states("append", 64)], "b": [states("replace", 512)]}
-    page, row = 16 * 64, 2 * 512
+    page, row = 16 * 2 * 64, (2 + SNAPSHOTS) * 512
     pool = KvPool(parts, max_rows=2, capacity=64, budget_bytes=4 * page + 3 * row)
     assert (pool.max_rows, pool.num_pages) == (2, 5)
     narrow = KvPool(parts, max_rows=8, capacity=64, budget_bytes=2 * page + 3 * row)
