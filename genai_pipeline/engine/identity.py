@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from genai_pipeline.graph.external_data import scan_external_data
 from genai_pipeline.graph.plan import ExecutionPlan
 
 WHOLE = 16 << 20  # files up to this size are read whole
@@ -17,8 +18,9 @@ def package_identity(plan: ExecutionPlan) -> dict[str, str]:
     digest = hashlib.sha256(plan.package.file.read_bytes())
     for component in sorted(plan.components.values(), key=lambda component: component.spec.name):
         model = plan.package.root / component.model
-        for path in (model, *sorted(model.parent.glob(f"{model.name}*data"))):
-            digest.update(path.name.encode())
+        weights = scan_external_data(model, plan.package.root).files
+        for name, path in (component.model, model), *sorted(weights.items()):
+            digest.update(name.encode())
             _add_file(digest, path)
     return {"package": plan.package.name, "digest": digest.hexdigest()}
 
