@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,23 +33,28 @@ class Mark:
     tokens: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """State that is kept for a session; ``orphaned`` tells the host when the session goes without letting it go."""
+
+    match: Match
+    orphaned: weakref.finalize[..., Session]
+
+
 class SessionHost(Protocol):
     """What a session needs of the pipeline it belongs to; every call is safe from any thread."""
 
     def ask(self, messages: Sequence[Message], salt: bytes, options: Mapping[str, Any]) -> tuple[Stream, list[int]]:
         """Start a turn; gives its events and its prompt's tokens."""
 
-    def pin(self, tokens: Sequence[int], salt: bytes) -> Match:
-        """Keep the state of ``tokens`` until it is unpinned."""
+    def pin(self, session: Session, salt: bytes) -> Pin:
+        """Keep the state of a session's tokens until it is unpinned or the session is no more."""
 
-    def unpin(self, match: Match) -> None:
+    def unpin(self, session: Session, pin: Pin) -> None:
         """Let pinned state go when room is needed."""
 
     def save(self, path: str, mark: Mark, salt: bytes) -> None:
         """Write a session to a file."""
-
-    def leave(self, session: Session) -> None:
-        """Forget a session that was closed."""
 
 
 class Session:
@@ -58,7 +64,7 @@ class Session:
         self._host = host
         self._salt = salt
         self._mark = mark
-        self._pinned: Match | None = None
+        self._pinned: Pin | None = None
         self._closed = False
         self._lock = threading.Lock()
         self.last_used = time.monotonic()
@@ -118,14 +124,13 @@ class Session:
             pinned, self._pinned = self._pinned, None
         if pinned is not None:
             with suppress(EngineClosedError, EngineFailedError):  # the state went with the engine
-                self._host.unpin(pinned)
+                self._host.unpin(self, pinned)
 
     def close(self) -> None:
         """End the session and let its state go."""
         if not self._closed:
             self._closed = True
             self.release_state()
-            self._host.leave(self)
 
     def __enter__(self) -> Session:
         return self
@@ -159,4 +164,4 @@ class Session:
 
     def _pin(self) -> None:
         if self._mark.tokens and not self._closed:
-            self._pinned = self._host.pin(self._mark.tokens, self._salt)
+            self._pinned = self._host.pin(self, self._salt)

@@ -6,12 +6,14 @@ import json
 import secrets
 import threading
 import time
+import weakref
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from genai_pipeline.engine.engine import Engine
-from genai_pipeline.engine.session import Mark, Message, Session
+from genai_pipeline.engine.session import Mark, Message, Pin, Session
 from genai_pipeline.engine.state_keeper import StateKeeper
 from genai_pipeline.errors import CheckpointError
 from genai_pipeline.kv.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
@@ -37,39 +39,44 @@ class Sessions:
         self._identity = identity
         self._ask = ask
         self._shared = shared
-        self._open: dict[int, Session] = {}
+        self._holding: weakref.WeakSet[Session] = weakref.WeakSet()  # those whose state is pinned
+        self._orphans: deque[Match] = deque()  # pinned for sessions that are no more; appended by finalizers
         self._lock = threading.Lock()
 
     def open(self, path: str | None = None) -> Session:
         """A new session, or one that goes on from a file. Raises CheckpointError."""
         salt = b"" if self._shared else secrets.token_bytes(16)
-        session = Session(self, salt, Mark((), ()) if path is None else self._load(path, salt))
-        self._enter(session)
-        return session
+        return Session(self, salt, Mark((), ()) if path is None else self._load(path, salt))
 
     def ask(self, messages: Sequence[Message], salt: bytes, options: Mapping[str, Any]) -> tuple[Stream, list[int]]:
         """Start a turn; gives its events and its prompt's tokens."""
         self._expire()
         return self._ask(messages, salt, options)
 
-    def pin(self, tokens: Sequence[int], salt: bytes) -> Match:
-        """Keep the state of ``tokens`` until it is unpinned."""
-        return self._engine.call(lambda: self._keeper.pin(tokens, salt))
+    def pin(self, session: Session, salt: bytes) -> Pin:
+        """Keep the state of a session's tokens; the session used longest ago loses its own when there are too many."""
+        match = self._engine.call(lambda: self._pin(session.tokens, salt))
+        orphaned = weakref.finalize(session, self._orphans.append, match)
+        orphaned.atexit = False
+        with self._lock:
+            self._holding.add(session)
+            crowd = sorted(self._holding, key=lambda held: held.last_used)[:-MAX_SESSIONS]
+        for oldest in crowd:
+            oldest.release_state()
+        return Pin(match, orphaned)
 
-    def unpin(self, match: Match) -> None:
+    def unpin(self, session: Session, pin: Pin) -> None:
         """Let pinned state go when room is needed."""
-        self._engine.call(lambda: self._keeper.unpin(match))
+        with self._lock:
+            self._holding.discard(session)
+        if pin.orphaned.detach() is not None:
+            self._engine.call(lambda: self._keeper.unpin(pin.match))
 
     def save(self, path: str, mark: Mark, salt: bytes) -> None:
         """Write a session to a file: its messages, its tokens, and the state of those of them that is kept."""
         length, saved = self._engine.call(lambda: self._keeper.export(mark.tokens, salt))
         extra = {"messages": json.dumps(list(mark.messages))}
         write_checkpoint(Path(path), mark.tokens, saved, self._identity, extra, num_computed=length)
-
-    def leave(self, session: Session) -> None:
-        """Forget a session that was closed."""
-        with self._lock:
-            self._open.pop(id(session), None)
 
     def _load(self, path: str, salt: bytes) -> Mark:
         found = read_checkpoint(Path(path), self._identity, self._keeper.components)
@@ -78,17 +85,16 @@ class Sessions:
         self._engine.call(lambda: self._keeper.adopt(tokens, salt, found.saved))
         return mark
 
-    def _enter(self, session: Session) -> None:
-        with self._lock:
-            self._open[id(session)] = session
-            crowd = sorted(self._open.values(), key=lambda open: open.last_used)[:-MAX_SESSIONS]
-        for oldest in crowd:
-            oldest.release_state()
+    def _pin(self, tokens: Sequence[int], salt: bytes) -> Match:
+        """On the engine thread: pin, after what is pinned for nobody any more was let go."""
+        while self._orphans:
+            self._keeper.unpin(self._orphans.popleft())
+        return self._keeper.pin(tokens, salt)
 
     def _expire(self) -> None:
         now = time.monotonic()
         with self._lock:
-            idle = [session for session in self._open.values() if now - session.last_used > IDLE_SECONDS]
+            idle = [session for session in self._holding if now - session.last_used > IDLE_SECONDS]
         for session in idle:
             session.release_state()
 

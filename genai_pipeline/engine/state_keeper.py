@@ -20,6 +20,10 @@ RECOMPUTED = 2  # tokens a sequence computes again after any restoring: one alon
 class StateKeeper:
     """Fills the rows of sequences that enter, and keeps what is worth keeping of those that leave.
 
+    Sequences of a loop that reads other values of the request are kept under these values too (``Outer.digest``).
+    What is asked for by tokens alone (``pin``, ``export``) finds nothing of such a loop: its sessions take their
+    prefixes from the cache while they are there, but do not hold them, and are saved without state.
+
     ``store`` holds pages outside the rows. ``reuse`` switches prefix reuse between requests.
     """
 
@@ -75,7 +79,7 @@ class StateKeeper:
 
     def forget(self, sequence: Sequence) -> None:
         """Drop what is kept for a sequence that will not come back."""
-        self._store.swap_in(sequence.id)
+        self._store.forget(sequence.id)
 
     def _swap_in(self, sequence: Sequence) -> int:
         swapped = self._store.swap_in(sequence.id)
@@ -112,7 +116,7 @@ class StateKeeper:
         limit = len(sequence.tokens) - RECOMPUTED
         if not self._reuses(sequence) or limit <= 0:
             return 0
-        match = self._store.match(sequence.tokens, _salt(sequence), limit=limit)
+        match = self._store.look_up(sequence.tokens, _salt(sequence), limit)
         if not match.num_tokens:
             return 0
         self._pool.reserve(sequence.row, match.num_tokens)

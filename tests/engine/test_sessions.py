@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -155,3 +156,46 @@ def test_a_crafted_file_is_refused_and_harms_nobody(
     with pytest.raises(CheckpointError, match=said):
         pipe.session(str(path))
     assert pipe.generate(tokens=package.vocabulary.encode("alive"), **OPTIONS).tokens
+
+
+def held_pages(pipe: gp.Pipeline) -> int:
+    (part,) = pipe._assembly.parts.values()
+    return part.store.usage().held_pages
+
+
+def test_forks_and_sessions_that_come_back_are_within_the_limit(
+    open_tiny: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("genai_pipeline.engine.sessions.MAX_SESSIONS", 2)
+    pipe, _ = open_tiny("kv", context_length=1024)
+    first = pipe.session()
+    first.chat("a first one that is long enough", **OPTIONS)
+    forks = [first.fork() for _ in range(4)]
+    assert [session._pinned is not None for session in (first, *forks)] == [False, False, False, True, True]
+    first.chat("back", **OPTIONS)
+    assert [session._pinned is not None for session in (first, *forks)] == [True, False, False, False, True]
+    for session in (first, *forks):
+        session.close()
+    assert held_pages(pipe) == 0
+
+
+def test_a_session_that_is_never_closed_holds_its_state_no_longer_than_itself(open_tiny: Any) -> None:
+    pipe, _ = open_tiny("kv", context_length=1024)
+    lost = pipe.session()
+    lost.chat("nobody will close this session", **OPTIONS)
+    assert held_pages(pipe) > 0
+    del lost
+    gc.collect()
+    with pipe.session() as session:
+        session.chat("x", **OPTIONS)
+    assert held_pages(pipe) == 0
+
+
+def test_sessions_are_no_look_ups_of_the_prefix_cache(open_tiny: Any, tmp_path: Path) -> None:
+    pipe, _ = open_tiny("kv", context_length=1024)
+    with pipe.session() as session:
+        session.chat("hello there, how are you", **OPTIONS)
+        session.save(str(tmp_path / "saved"))
+    with pipe.session(str(tmp_path / "saved")):
+        prefix = pipe.stats()["prefix"]
+    assert (prefix["hits"], prefix["misses"]) == (0, 1)
