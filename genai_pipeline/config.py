@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from genai_pipeline.errors import OptionError
 from genai_pipeline.option_values import boolean, integer
 from genai_pipeline.problems import nearest, one_of
+from genai_pipeline.scheduler.policy import POLICIES
 
 BACKENDS = ("auto", "ort")
-POLICIES = ("priority", "first_come", "fair_share")
 DEFAULT_MAX_BATCH = 16
 DEFAULT_PREFILL_CHUNK = 512
 MAX_THREADS = 1024
@@ -25,6 +25,10 @@ class LoadOptions:
     ``providers`` None takes the package's own list, else the CPU; ``threads`` None follows the cores of this
     process and its cgroup; ``context_length`` may only lower what the package declares. ``memory`` bounds the state of
     all sequences and the prefix cache together: bytes, a fraction of what is free, a text such as "2GiB", or "auto".
+
+    ``cache_int8`` keeps cached prefixes as 8-bit integers: the one option that changes answers, by rounding.
+    ``cache_disk`` (bytes or a text) lets them go to files in ``cache_folder`` (None: where the system has temporary
+    files) before they are dropped.
     """
 
     backend: str = "auto"
@@ -37,6 +41,9 @@ class LoadOptions:
     prefix_cache: bool = True
     policy: str = "priority"
     profile: str | None = None
+    cache_int8: bool = False
+    cache_disk: str | int | None = None
+    cache_folder: str | None = None
 
     @staticmethod
     def of(
@@ -51,10 +58,19 @@ class LoadOptions:
         prefix_cache: bool = True,
         policy: str = "priority",
         profile: str | os.PathLike[str] | None = None,
+        cache_int8: bool = False,
+        cache_disk: str | int | None = None,
+        cache_folder: str | os.PathLike[str] | None = None,
     ) -> LoadOptions:
         """Checked options. Raises OptionError by name."""
         _one_of("backend", backend, BACKENDS)
-        _one_of("policy", policy, POLICIES)
+        if cache_folder is not None and cache_disk is None:
+            raise OptionError(
+                "cache_folder without cache_disk",
+                param="cache_folder",
+                hint='say how much it may hold: cache_disk="10GiB"',
+            )
+        _one_of("policy", policy, tuple(POLICIES))
         return LoadOptions(
             backend,
             _providers(providers),
@@ -65,7 +81,10 @@ class LoadOptions:
             memory,
             boolean("prefix_cache", prefix_cache),
             policy,
-            _profile(profile),
+            _path("profile", "a file to write", profile),
+            boolean("cache_int8", cache_int8),
+            cache_disk,
+            _path("cache_folder", "a folder", cache_folder),
         )
 
 
@@ -80,10 +99,10 @@ def _providers(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
     return tuple(names)
 
 
-def _profile(given: str | os.PathLike[str] | None) -> str | None:
+def _path(name: str, kind: str, given: str | os.PathLike[str] | None) -> str | None:
     if given is None or isinstance(given, str | os.PathLike):
         return None if given is None else os.fspath(given)
-    raise OptionError(f"profile must be the path of a file to write, not {given!r}", param="profile")
+    raise OptionError(f"{name} must be the path of {kind}, not {given!r}", param=name)
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

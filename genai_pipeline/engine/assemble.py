@@ -19,6 +19,7 @@ from genai_pipeline.engine.state_part import StatePart, make_state_part, state_b
 from genai_pipeline.engine.telemetry import Telemetry
 from genai_pipeline.engine.trace import TraceFile, Tracer
 from genai_pipeline.graph.plan import ComponentPlan, ExecutionPlan, ScopePlan
+from genai_pipeline.kv.budget import parse_size
 from genai_pipeline.kv.pool import KvPool
 from genai_pipeline.preprocess.tokenizer import Tokenizer
 from genai_pipeline.scheduler.budget import Budget, Costs
@@ -98,7 +99,8 @@ def _parts(
 ) -> dict[str, StatePart]:
     """The state of every loop: one claim on memory, split by what one sequence takes in each."""
     weights = [max(state_bytes(plan, stage, context), SMALLEST_SEQUENCE) for stage in plan.root.stages]
-    memory = claim_memory(options.memory, useful=2 * options.max_batch * sum(weights))
+    disk = 0 if options.cache_disk is None else parse_size("cache_disk", options.cache_disk)
+    memory = claim_memory(options.memory, useful=2 * options.max_batch * sum(weights), disk=disk)
     resources.callback(memory.release)
     parts: dict[str, StatePart] = {}
     for stage, share in zip(plan.root.stages, memory.split(weights), strict=True):

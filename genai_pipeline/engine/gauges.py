@@ -49,6 +49,7 @@ def _tiers(stores: Iterable[PageStore]) -> dict[str, Any]:
             "bytes": sum(usage.host_bytes for usage in usages),
             "budget_bytes": sum(usage.budget_bytes for usage in usages),
             "swapped_sequences": sum(usage.swapped for usage in usages),
+            "exact": all(usage.exact for usage in usages),
         },
         "disk": {
             "used": sum(usage.disk_pages for usage in usages),

@@ -18,11 +18,15 @@ _process: list[MemoryBudget] = []  # the one budget, made when the first pipelin
 
 @dataclass(frozen=True, slots=True)
 class StateMemory:
-    """Bytes claimed for the rows of running sequences (``live``) and for pages kept outside them (``kept``)."""
+    """Bytes claimed for the rows of running sequences (``live``) and for pages kept outside them (``kept``).
+
+    ``disk``: bytes of files that such pages may go to.
+    """
 
     budget: MemoryBudget
     live: int
     kept: int
+    disk: int = 0
 
     def release(self) -> None:
         """Give the claim back."""
@@ -32,11 +36,14 @@ class StateMemory:
         """Parts in proportion to ``weights``, one per loop; the claim as a whole is released, not they."""
         total = sum(weights)
         return [
-            StateMemory(self.budget, self.live * weight // total, self.kept * weight // total) for weight in weights
+            StateMemory(
+                self.budget, self.live * weight // total, self.kept * weight // total, self.disk * weight // total
+            )
+            for weight in weights
         ]
 
 
-def claim_memory(memory: str | float, useful: int) -> StateMemory:
+def claim_memory(memory: str | float, useful: int, disk: int = 0) -> StateMemory:
     """Claim what ``memory`` says; "auto" takes no more than ``useful`` bytes and leaves half of what is free.
 
     Raises OptionError for a wrong value, CapacityError when other pipelines of the process have too much.
@@ -52,7 +59,7 @@ def claim_memory(memory: str | float, useful: int) -> StateMemory:
             hint="give this pipeline less memory, or close another one",
         )
     kept = total // KEPT_SHARE
-    return StateMemory(budget, total - kept, kept)
+    return StateMemory(budget, total - kept, kept, disk)
 
 
 def _process_budget() -> MemoryBudget:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import gettempdir
 
 from genai_pipeline.config import LoadOptions
 from genai_pipeline.engine.admission import Bounds
@@ -16,6 +18,7 @@ from genai_pipeline.graph.plan import ExecutionPlan, StagePlan, StatePlan
 from genai_pipeline.kv.geometry import ARENA_UPDATES, PAGE_TOKENS
 from genai_pipeline.kv.page_store import PageStore
 from genai_pipeline.kv.pool import KvPool
+from genai_pipeline.kv.tiers import DiskTier
 from genai_pipeline.metadata.model import PackageSpec
 from genai_pipeline.preprocess.detokenizer import make_detokenizer
 from genai_pipeline.preprocess.tokenizer import Tokenizer
@@ -51,14 +54,15 @@ def make_state_part(
     context: int,
     memory: StateMemory,
 ) -> StatePart:
-    """The state of a loop within its memory. Raises CapacityError when not even two pages fit."""
+    """The state of a loop within its memory. Raises CapacityError when not even two pages fit, OptionError."""
     states = _states(plan, stage)
     arenas = bool(_updates(plan, stage) & ARENA_UPDATES)
     with ExitStack() as undo:
         # one row more than sequences, so that rows can change places
         pool = KvPool(states, max_rows=options.max_batch + arenas, capacity=context, budget_bytes=memory.live)
         undo.callback(pool.close)
-        store = PageStore(states, budget_bytes=memory.kept)
+        disk = DiskTier(Path(options.cache_folder or gettempdir()), memory.disk) if memory.disk else None
+        store = PageStore(states, budget_bytes=memory.kept, int8=options.cache_int8, disk=disk)
         undo.callback(store.close)
         keeper = StateKeeper(pool, store, states, reuse=options.prefix_cache)
         rules = _rules(plan, stage, tokenizers, _bounds(plan.package, pool, context))

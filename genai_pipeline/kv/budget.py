@@ -92,6 +92,18 @@ def parse_memory(value: str | float, machine: MachineMemory) -> int:
     return int(nbytes)
 
 
+def parse_size(name: str, value: str | int) -> int:
+    """Bytes meant by the option ``name``: a number of them or a size such as "10GiB". Raises OptionError."""
+    hint = 'give bytes (2147483648) or a size ("10GiB", "500MB")'
+    try:
+        number, factor = _number(value)
+    except OptionError as error:
+        raise OptionError(f"{name} cannot be {value!r}", param=name, hint=hint) from error
+    if number * factor < 1 or (factor == 1 and number != int(number)):
+        raise OptionError(f"{name} cannot be {value!r}", param=name, hint=hint)
+    return int(number * factor)
+
+
 def machine_memory(membership: Path = MEMBERSHIP, root: Path = ROOT) -> MachineMemory:
     """What the machine has, within what the control groups of this process allow."""
     found = psutil.virtual_memory()
