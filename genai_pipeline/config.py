@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypedDict, Unpack
 
 from genai_pipeline.errors import OptionError
 from genai_pipeline.option_values import boolean, integer
@@ -16,6 +17,27 @@ DEFAULT_MAX_BATCH = 16
 DEFAULT_PREFILL_CHUNK = 512
 MAX_THREADS = 1024
 DEFAULT_CONTEXT = 4096  # of packages that declare none
+
+
+Check = Callable[[str, Any], Any]
+
+
+class LoadArguments(TypedDict, total=False):
+    """What ``gp.load`` takes besides the package, its precision and a progress callback; see ``LoadOptions``."""
+
+    backend: str
+    providers: str | Sequence[str] | None
+    threads: int | None
+    context_length: int | None
+    prefill_chunk: int
+    max_batch: int
+    memory: str | int | float
+    prefix_cache: bool
+    policy: str
+    profile: str | os.PathLike[str] | None
+    cache_int8: bool
+    cache_disk: str | int | None
+    cache_folder: str | os.PathLike[str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,66 +68,72 @@ class LoadOptions:
     cache_folder: str | None = None
 
     @staticmethod
-    def of(
-        *,
-        backend: str = "auto",
-        providers: str | Sequence[str] | None = None,
-        threads: int | None = None,
-        context_length: int | None = None,
-        prefill_chunk: int = DEFAULT_PREFILL_CHUNK,
-        max_batch: int = DEFAULT_MAX_BATCH,
-        memory: str | int | float = "auto",
-        prefix_cache: bool = True,
-        policy: str = "priority",
-        profile: str | os.PathLike[str] | None = None,
-        cache_int8: bool = False,
-        cache_disk: str | int | None = None,
-        cache_folder: str | os.PathLike[str] | None = None,
-    ) -> LoadOptions:
-        """Checked options. Raises OptionError by name."""
-        _one_of("backend", backend, BACKENDS)
-        if cache_folder is not None and cache_disk is None:
+    def of(**given: Unpack[LoadArguments]) -> LoadOptions:
+        """Checked options; what is not given has its default. Raises OptionError by name."""
+        for name in given:
+            if name not in _CHECKS:
+                hint = nearest(name, _CHECKS) or f"options are: {one_of(_CHECKS, limit=40)}"
+                raise OptionError(f"unknown load option '{name}'", param=name, hint=hint)
+        options = LoadOptions(**{name: _CHECKS[name](name, value) for name, value in given.items()})
+        if options.cache_folder is not None and options.cache_disk is None:
             raise OptionError(
                 "cache_folder without cache_disk",
                 param="cache_folder",
                 hint='say how much it may hold: cache_disk="10GiB"',
             )
-        _one_of("policy", policy, tuple(POLICIES))
-        return LoadOptions(
-            backend,
-            _providers(providers),
-            None if threads is None else integer("threads", threads, 1, MAX_THREADS),
-            None if context_length is None else integer("context_length", context_length, 2),
-            integer("prefill_chunk", prefill_chunk, 3),
-            integer("max_batch", max_batch, 1),
-            memory,
-            boolean("prefix_cache", prefix_cache),
-            policy,
-            _path("profile", "a file to write", profile),
-            boolean("cache_int8", cache_int8),
-            cache_disk,
-            _path("cache_folder", "a folder", cache_folder),
-        )
+        return options
 
 
-def _providers(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    if given is None:
-        return None
+def _integer(low: int, high: int | None = None) -> Check:
+    return lambda name, value: integer(name, value, low, high)
+
+
+def _optional(check: Check) -> Check:
+    return lambda name, value: None if value is None else check(name, value)
+
+
+def _as_given(name: str, value: Any) -> Any:
+    """Sizes are checked where the machine's memory is known."""
+    return value
+
+
+def _providers(name: str, given: Any) -> tuple[str, ...]:
     names = (given,) if isinstance(given, str) else given
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
-        raise OptionError(f"providers must be a name or a list of them, not {given!r}", param="providers")
+        raise OptionError(f"{name} must be a name or a list of them, not {given!r}", param=name)
     if not names:
-        raise OptionError("providers is an empty list", param="providers", hint="leave it out, or name 'cpu'")
+        raise OptionError(f"{name} is an empty list", param=name, hint="leave it out, or name 'cpu'")
     return tuple(names)
 
 
-def _path(name: str, kind: str, given: str | os.PathLike[str] | None) -> str | None:
-    if given is None or isinstance(given, str | os.PathLike):
-        return None if given is None else os.fspath(given)
-    raise OptionError(f"{name} must be the path of {kind}, not {given!r}", param=name)
+def _path(name: str, given: Any) -> str:
+    if isinstance(given, str | os.PathLike):
+        return os.fspath(given)
+    raise OptionError(f"{name} must be a path, not {given!r}", param=name)
 
 
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        hint = nearest(str(value), allowed) or f"it is one of: {one_of(allowed)}"
-        raise OptionError(f"unknown {name} '{value}'", param=name, hint=hint)
+def _one_of(allowed: Iterable[str]) -> Check:
+    def check(name: str, value: Any) -> str:
+        if value not in allowed:
+            hint = nearest(str(value), allowed) or f"it is one of: {one_of(allowed)}"
+            raise OptionError(f"unknown {name} '{value}'", param=name, hint=hint)
+        return str(value)
+
+    return check
+
+
+_CHECKS: Mapping[str, Check] = {
+    "backend": _one_of(BACKENDS),
+    "providers": _optional(_providers),
+    "threads": _optional(_integer(1, MAX_THREADS)),
+    "context_length": _optional(_integer(2)),
+    "prefill_chunk": _integer(3),
+    "max_batch": _integer(1),
+    "memory": _as_given,
+    "prefix_cache": boolean,
+    "policy": _one_of(tuple(POLICIES)),
+    "profile": _optional(_path),
+    "cache_int8": boolean,
+    "cache_disk": _as_given,
+    "cache_folder": _optional(_path),
+}

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 
-from genai_pipeline.config import DEFAULT_MAX_BATCH, DEFAULT_PREFILL_CHUNK, LoadOptions
+from genai_pipeline.config import LoadArguments, LoadOptions
 from genai_pipeline.errors import OptionError, PackageInvalidError
 from genai_pipeline.option_values import package_path
 from genai_pipeline.problems import Problem, Problems, sort_problems
@@ -51,40 +51,20 @@ def load(
     package: str | Path,
     *,
     precision: str | None = None,
-    backend: str = "auto",
-    providers: str | Sequence[str] | None = None,
-    threads: int | None = None,
-    context_length: int | None = None,
-    prefill_chunk: int = DEFAULT_PREFILL_CHUNK,
-    max_batch: int = DEFAULT_MAX_BATCH,
-    memory: str | int | float = "auto",
-    prefix_cache: bool = True,
-    policy: str = "priority",
-    profile: str | Path | None = None,
     progress: Callable[..., None] | None = None,
+    **arguments: Unpack[LoadArguments],
 ) -> Pipeline:
     """Load a package by folder, metadata file or known name, which is pulled on first use.
 
-    ``profile`` writes a trace of the engine to that file. Raises PackageNotFoundError, PackageInvalidError with every
-    problem, BackendError or OptionError.
+    ``arguments`` are those of ``config.LoadArguments``; ``profile`` writes a trace of the engine to that file. Raises
+    PackageNotFoundError, PackageInvalidError with every problem, BackendError or OptionError.
     """
     from genai_pipeline.importers.progress import silent
     from genai_pipeline.importers.pull import resolve
     from genai_pipeline.kv.budget import machine_memory, parse_memory
 
-    options = LoadOptions.of(
-        backend=backend,
-        providers=providers,
-        threads=threads,
-        context_length=context_length,
-        prefill_chunk=prefill_chunk,
-        max_batch=max_batch,
-        memory=memory,
-        prefix_cache=prefix_cache,
-        policy=policy,
-        profile=profile,
-    )
-    parse_memory(memory, machine_memory())
+    options = LoadOptions.of(**arguments)
+    parse_memory(options.memory, machine_memory())
     path = resolve(package, precision=precision, progress=progress or silent)
     checked = check_package(path)
     plan = _accept(str(path), checked.plan, checked.problems)
