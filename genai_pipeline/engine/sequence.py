@@ -29,6 +29,7 @@ class Sequence:
 
     __slots__ = (
         "choice",
+        "entered",
         "error",
         "finish_reason",
         "id",
@@ -70,6 +71,7 @@ class Sequence:
         self.tokens = list(prompt)
         self.num_prompt = len(prompt)
         self.num_computed = 0
+        self.entered = False  # whether it ever had a row
         self.num_cached = 0  # prompt tokens whose state came from the prefix cache
         self.row = NO_ROW
         self.max_tokens = max_tokens  # most tokens to choose

@@ -61,7 +61,9 @@ class Stepper:
             self._scheduler.advance(sequence.id, restored, len(sequence.tokens))
         if state.admitted is None:
             state.admitted = time.perf_counter()
+        if not sequence.entered and sequence.source is None:  # each loop's prompt counts once, for all its choices
             state.num_cached += sequence.num_cached
+        sequence.entered = True
 
     def _transaction(self, loop: DecodeLoop, kind: str, batch: Batch) -> None:
         """Reserve, run, choose, commit; a run that fails leaves no trace."""
