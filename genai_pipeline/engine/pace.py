@@ -21,7 +21,7 @@ class Pace:
 
     def prefill_took(self, num_tokens: int, seconds: float) -> None:
         """A prefill run of so many tokens took this long."""
-        self._token = _smooth(self._token, seconds / num_tokens)
+        self._token = _cautious(self._token, seconds / num_tokens)
 
     @property
     def prefill_seconds(self) -> float | None:
@@ -37,3 +37,8 @@ class Pace:
 
 def _smooth(old: float | None, new: float) -> float:
     return new if old is None else old + SMOOTHING * (new - old)
+
+
+def _cautious(old: float | None, new: float) -> float:
+    """Follows a rise at once, as of chunks on a growing past, and a fall slowly."""
+    return new if old is None else max(new, _smooth(old, new))
