@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 
 from genai_pipeline.config import LoadArguments, LoadOptions
-from genai_pipeline.errors import OptionError, PackageInvalidError
+from genai_pipeline.errors import OptionError, PackageInvalidError, RequestError
 from genai_pipeline.option_values import package_path
 from genai_pipeline.problems import Problem, Problems, sort_problems
 from genai_pipeline.types import PROMPT_OPTIONS, QUEUE_OPTIONS, RequestOptions, Result
@@ -211,6 +211,8 @@ class Pipeline:
         from genai_pipeline.engine.identity import package_identity
         from genai_pipeline.engine.sessions import Sessions
 
+        if len(self._assembly.parts) != 1:
+            raise RequestError("a session needs a package with one decode loop", hint="use generate or run")
         (part,) = self._assembly.parts.values()
         identity = package_identity(self.plan)
         return Sessions(self._assembly.engine, part.keeper, identity, self._ask, shared=self._options.prefix_cache)
