@@ -7,9 +7,9 @@ from typing import Any
 
 from genai_pipeline.backends.dtypes import runtime_dtype_name
 from genai_pipeline.backends.ort_binding import OrtBinding
+from genai_pipeline.graph.logit_rows import LOGIT_ROWS
 from genai_pipeline.graph.signature import GraphSignature, Port
 
-LOGIT_ROWS = "logit_rows"
 QUIET = 4  # fatal only: what goes wrong is raised, and need not be printed too
 
 

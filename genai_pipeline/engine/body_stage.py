@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 from genai_pipeline.backends.protocol import Buffer, LoadedGraph
 from genai_pipeline.engine.buffers import GrowingArray
 from genai_pipeline.engine.feeds import BodyFeed, Context, ExpressionFeed, Feed, LoopFeed
+from genai_pipeline.graph.logit_rows import LOGIT_ROWS
 from genai_pipeline.graph.plan import StagePlan
 from genai_pipeline.graph.signature import GraphSignature, Port
 from genai_pipeline.metadata.expressions import Name
 from genai_pipeline.metadata.model import Binding
 from genai_pipeline.types import numpy_dtype
-
-LOGIT_ROWS = "logit_rows"
 
 
 class BodyStage:

@@ -134,13 +134,11 @@ class DecodeLoop:
         members = [
             (span, sequence) for span, sequence in zip(run.spans, sequences, strict=True) if sequence is not None
         ]
-        if len(members) == 1:
-            span, sequence = members[0]
-            if run.kind == "decode" and self.rules.batches_rows:
-                self._compact([sequence])
-            return [Batch.of([span], (sequence,))]
         if run.kind == "decode" and self.rules.batches_rows:
             self._compact([sequence for _, sequence in members])
+        if len(members) == 1:
+            span, sequence = members[0]
+            return [Batch.of([span], (sequence,))]
         return [
             Batch.of([span for span, _ in group], tuple([sequence for _, sequence in group]))
             for group in self._groups(sorted(members, key=_row_of))

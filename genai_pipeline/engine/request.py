@@ -58,7 +58,6 @@ class RequestState:
 
     __slots__ = (
         "admitted",
-        "cancelled",
         "done",
         "first_token",
         "graph_seconds",
@@ -82,7 +81,6 @@ class RequestState:
         self.num_completion = 0
         self.num_cached = 0
         self.notes: list[str] = []
-        self.cancelled = False
         self.done = False
         self.admitted: float | None = None
         self.first_token: float | None = None

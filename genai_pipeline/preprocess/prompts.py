@@ -29,11 +29,6 @@ class PromptReader:
             name: ChatTemplate.load(package.root, spec, tokenizers[name]) for name, spec in package.tokenizers.items()
         }
 
-    @property
-    def has_template(self) -> bool:
-        """Whether a plain prompt is sent as a user turn."""
-        return any(self._templates.values())
-
     def prompt(
         self,
         prompt: str | None = None,
