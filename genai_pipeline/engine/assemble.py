@@ -11,6 +11,7 @@ from genai_pipeline.config import LoadOptions
 from genai_pipeline.engine.decode_loop import DecodeLoop
 from genai_pipeline.engine.engine import Engine
 from genai_pipeline.engine.gauges import engine_gauges
+from genai_pipeline.engine.job import JobStage
 from genai_pipeline.engine.limits import context_length
 from genai_pipeline.engine.listeners import Listeners
 from genai_pipeline.engine.memory import claim_memory
@@ -64,8 +65,12 @@ def assemble(
         graphs = _graphs(plan, backend, options, resources)
         parts = _parts(plan, tokenizers, options, context, resources)
         loops = {
-            stage.id: DecodeLoop(stage, graphs, part.pool, part.keeper, part.rules)
-            for stage, part in zip(plan.root.stages, parts.values(), strict=True)
+            id: DecodeLoop(plan.stage(id), graphs, part.pool, part.keeper, part.rules) for id, part in parts.items()
+        }
+        jobs = {
+            stage.id: JobStage(stage, graphs[stage.spec.run], plan.components[stage.spec.run].spec)
+            for stage in plan.root.stages
+            if stage.spec.run is not None
         }
         scheduler = _scheduler(plan, parts, options)
         pools, stores = {id: part.pool for id, part in parts.items()}, [part.store for part in parts.values()]
@@ -73,7 +78,7 @@ def assemble(
         telemetry = Telemetry(gauges, prefix_cache=options.prefix_cache)
         listener = telemetry if options.profile is None else Listeners(telemetry, Tracer(TraceFile(options.profile)))
         resources.callback(listener.close)
-        engine = Engine(plan, loops, scheduler, {id: Pace(options.prefill_chunk) for id in loops}, listener)
+        engine = Engine(plan, loops, jobs, scheduler, {id: Pace(options.prefill_chunk) for id in loops}, listener)
         resources.callback(engine.close)
         return Assembly(engine, graphs, parts, context, telemetry, resources.pop_all())
 
@@ -98,12 +103,13 @@ def _parts(
     resources: ExitStack,
 ) -> dict[str, StatePart]:
     """The state of every loop: one claim on memory, split by what one sequence takes in each."""
-    weights = [max(state_bytes(plan, stage, context), SMALLEST_SEQUENCE) for stage in plan.root.stages]
+    loops = [stage for stage in plan.root.stages if stage.spec.decode is not None]
+    weights = [max(state_bytes(plan, stage, context), SMALLEST_SEQUENCE) for stage in loops]
     disk = 0 if options.cache_disk is None else parse_size("cache_disk", options.cache_disk)
     memory = claim_memory(options.memory, useful=2 * options.max_batch * sum(weights), disk=disk)
     resources.callback(memory.release)
     parts: dict[str, StatePart] = {}
-    for stage, share in zip(plan.root.stages, memory.split(weights), strict=True):
+    for stage, share in zip(loops, memory.split(weights), strict=True):
         parts[stage.id] = make_state_part(plan, stage, tokenizers, options, context, share)
         resources.callback(parts[stage.id].close)
     return parts
@@ -120,7 +126,8 @@ def _scheduler(plan: ExecutionPlan, parts: Mapping[str, StatePart], options: Loa
         for id, part in parts.items()
     }
     token_bytes = max((component.bytes_per_token for component in plan.components.values()), default=0)
-    return Scheduler(budgets, POLICIES[options.policy](), Costs(copy=int(token_bytes / COPIED_PER_NANOSECOND)))
+    costs = Costs(copy=int(token_bytes / COPIED_PER_NANOSECOND))
+    return Scheduler(budgets, POLICIES[options.policy](), costs, side_batch=options.max_batch)
 
 
 def _logits_ports(scope: ScopePlan) -> Iterator[tuple[str, str]]:

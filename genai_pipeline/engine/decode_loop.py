@@ -24,7 +24,7 @@ from genai_pipeline.errors import RequestError
 from genai_pipeline.graph.plan import StagePlan
 from genai_pipeline.kv.geometry import PAGE_TOKENS
 from genai_pipeline.kv.pool import KvPool
-from genai_pipeline.metadata.expressions import evaluate
+from genai_pipeline.metadata.expressions import evaluate, names
 from genai_pipeline.sampling.params import GenerationOptions
 from genai_pipeline.sampling.sampler import Draw, choose_tokens
 from genai_pipeline.scheduler.plan import Run, Span
@@ -70,6 +70,20 @@ class DecodeLoop:
         self._per_run = bool(PER_RUN & self._lanes["decode"].loop_reads)
         self._rows: dict[int, Sequence] = {}
         self._outer = OuterValues(stage.body, graphs)
+        prompt = stage.spec.decode.prompt
+        self._prompt_keys = {stage.reads[name] for name in names(prompt.expr)} if prompt is not None else set()
+
+    def admit(self, state: RequestState) -> None:
+        """Grant a request its tokens, if the prompt is known by now.
+
+        Raises PromptTooLongError, CapacityError or RequestError.
+        """
+        if state.request.options.stop and self.rules.decoder is None:
+            raise RequestError(f"'{self.id}' gives no text that could be searched for stop strings", param="stop")
+        if self._prompt_keys <= state.values.keys():
+            granted = state.grants[self.id] = self._grant(len(self._prompt(state)), state.request.options)
+            if granted.note:
+                state.notes.append(granted.note)
 
     def new_sequences(self, state: RequestState) -> list[Sequence]:
         """A sequence for every choice of a request, further ones to be forked from the first.
@@ -77,11 +91,9 @@ class DecodeLoop:
         Raises PromptTooLongError, CapacityError or RequestError.
         """
         prompt, options = self._prompt(state), state.request.options
-        if options.stop and self.rules.decoder is None:
-            raise RequestError(f"'{self.id}' gives no text that could be searched for stop strings", param="stop")
-        granted = self._grant(len(prompt), options)
-        if granted.note:
-            state.notes.append(granted.note)
+        if self.id not in state.grants:
+            self.admit(state)
+        granted = state.grants[self.id]
         sequences: list[Sequence] = []
         outer = self._outer.of(state.values)
         not_yet = self._not_yet(options)

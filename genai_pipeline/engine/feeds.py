@@ -73,9 +73,9 @@ class ExpressionFeed:
     def buffer(self, context: Context) -> Buffer:
         """The value of all rows."""
         if not self.batched:
-            return Buffer.of(self._fit(self.row_value(context, 0), self.rank))
+            return Buffer.of(as_port(self.row_value(context, 0), self.dtype, self.rank))
         row_rank = None if self.rank is None else self.rank - 1
-        values = [self._fit(self.row_value(context, i), row_rank) for i in range(context.batch.size)]
+        values = [as_port(self.row_value(context, i), self.dtype, row_rank) for i in range(context.batch.size)]
         return Buffer.of(np.stack(values))
 
     def row_value(self, context: Context, row: int) -> object:
@@ -91,14 +91,19 @@ class ExpressionFeed:
 
         return evaluate(self.expr, lookup)
 
-    def _fit(self, value: object, rank: int | None) -> NDArray[Any]:
-        try:
-            array = np.ascontiguousarray(np.asarray(value).astype(self.dtype))
-        except (OverflowError, TypeError, ValueError) as error:
-            raise RequestError(f"{value!r} is no {self.dtype} value: {error}") from error
-        if rank is not None and array.ndim == rank + 1 and array.shape[0] == 1:
-            array = array[0]  # a value that already has the batch axis of its one row
-        return array[None] if rank is not None and array.ndim == rank - 1 else array
+
+def as_port(value: object, dtype: np.dtype[Any], rank: int | None) -> NDArray[Any]:
+    """A value as a C-contiguous array of a port's dtype and rank, with or without the batch axis of its one row.
+
+    Raises RequestError for what is no such number.
+    """
+    try:
+        array = np.asarray(value).astype(dtype, order="C", copy=False)
+    except (OverflowError, TypeError, ValueError) as error:
+        raise RequestError(f"{value!r} is no {dtype} value: {error}") from error
+    if rank is not None and array.ndim == rank + 1 and array.shape[0] == 1:
+        array = array[0]  # a value that already has the batch axis of its one row
+    return array[None] if rank is not None and array.ndim == rank - 1 else array
 
 
 def _of_row(array: NDArray[Any], row: int) -> object:

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from genai_pipeline.engine.batch import Batch
+    from genai_pipeline.engine.job import Job
     from genai_pipeline.engine.request import RequestState
     from genai_pipeline.engine.sequence import Sequence
+    from genai_pipeline.engine.side_lane import SideResult
     from genai_pipeline.scheduler.plan import StepPlan
+    from genai_pipeline.types import FinishReason
 
 
 class Listener(Protocol):
@@ -23,7 +26,7 @@ class Listener(Protocol):
         """A request was turned away at submission."""
 
     def entered(self, state: RequestState) -> None:
-        """A request was accepted; its first sequences follow with ``queued``."""
+        """A request was accepted."""
 
     def queued(self, sequences: Seq[Sequence]) -> None:
         """Sequences wait for a row."""
@@ -31,11 +34,20 @@ class Listener(Protocol):
     def planned(self, plan: StepPlan, started: float, stopped: float) -> None:
         """The scheduler planned a step, which may be empty."""
 
+    def preempted(self, sequence: Sequence, *, kept: bool) -> None:
+        """A sequence lost its row; its state is kept outside, or will be computed again."""
+
     def admitted(self, sequence: Sequence) -> None:
         """A sequence got a row, and the state that could be put back instead of computed; after a preemption too."""
 
     def ran(self, kind: str, batch: Batch, started: float, stopped: float) -> None:
         """A graph run succeeded: every row of ``batch`` computed its tokens, and those that sample chose one each."""
+
+    def starts_aside(self, jobs: Seq[Job]) -> None:
+        """Jobs go to the side lane as one run."""
+
+    def ran_aside(self, result: SideResult) -> None:
+        """A run outside loops is over, in the side lane."""
 
     def failed(self, kind: str, batch: Batch) -> None:
         """A graph run failed; its rows are run again alone, unless it had one row."""
@@ -43,8 +55,8 @@ class Listener(Protocol):
     def left(self, sequence: Sequence) -> None:
         """A sequence ended or was given up, whether it had a row or not."""
 
-    def ended(self, state: RequestState) -> None:
-        """A request ended, for the reason that its first choice has."""
+    def ended(self, state: RequestState, reason: FinishReason) -> None:
+        """A request ended."""
 
     def close(self) -> None:
         """The engine has stopped; nothing follows."""
@@ -76,6 +88,11 @@ class Listeners:
         for listener in self._listeners:
             listener.planned(plan, started, stopped)
 
+    def preempted(self, sequence: Sequence, *, kept: bool) -> None:
+        """Tell each."""
+        for listener in self._listeners:
+            listener.preempted(sequence, kept=kept)
+
     def admitted(self, sequence: Sequence) -> None:
         """Tell each."""
         for listener in self._listeners:
@@ -85,6 +102,16 @@ class Listeners:
         """Tell each."""
         for listener in self._listeners:
             listener.ran(kind, batch, started, stopped)
+
+    def starts_aside(self, jobs: Seq[Job]) -> None:
+        """Tell each."""
+        for listener in self._listeners:
+            listener.starts_aside(jobs)
+
+    def ran_aside(self, result: SideResult) -> None:
+        """Tell each."""
+        for listener in self._listeners:
+            listener.ran_aside(result)
 
     def failed(self, kind: str, batch: Batch) -> None:
         """Tell each."""
@@ -96,10 +123,10 @@ class Listeners:
         for listener in self._listeners:
             listener.left(sequence)
 
-    def ended(self, state: RequestState) -> None:
+    def ended(self, state: RequestState, reason: FinishReason) -> None:
         """Tell each."""
         for listener in self._listeners:
-            listener.ended(state)
+            listener.ended(state, reason)
 
     def close(self) -> None:
         """Tell each."""

@@ -15,7 +15,9 @@ from genai_pipeline.scheduler.ticket import Priority
 from genai_pipeline.types import Event, Timings, Usage
 
 if TYPE_CHECKING:
+    from genai_pipeline.engine.admission import Grant
     from genai_pipeline.engine.sequence import Sequence
+    from genai_pipeline.graph.plan import StagePlan
 
 Emit = Callable[[Event | None], None]  # called from the engine thread; None: no event follows
 
@@ -57,12 +59,14 @@ class RequestState:
     """Progress of one request along the stages of its plan."""
 
     __slots__ = (
+        "active",
         "admitted",
         "done",
         "first_token",
+        "grants",
         "graph_seconds",
+        "held",
         "last_token",
-        "next_stage",
         "notes",
         "num_cached",
         "num_completion",
@@ -70,13 +74,17 @@ class RequestState:
         "request",
         "sequences",
         "values",
+        "waiting",
     )
 
     def __init__(self, request: Request) -> None:
         self.request = request
         self.values: dict[str, Any] = dict(request.values)
-        self.next_stage = 0  # index into the root scope's stages
-        self.sequences: list[Sequence] = []  # of the loop that runs now
+        self.waiting: dict[str, StagePlan] = {}  # stages that have not started, by id
+        self.active: set[str] = set()  # ids of stages that have, and have not ended
+        self.grants: dict[str, Grant] = {}  # by loop
+        self.sequences: dict[str, list[Sequence]] = {}  # by loop, of loops that have started
+        self.held: Event | None = None  # the end of the last choice, while other stages still run
         self.num_prompt = 0
         self.num_completion = 0
         self.num_cached = 0

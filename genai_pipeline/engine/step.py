@@ -3,46 +3,45 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from genai_pipeline.engine.batch import Batch
 from genai_pipeline.engine.decode_loop import DecodeLoop
 from genai_pipeline.engine.listeners import Listener
 from genai_pipeline.engine.pace import Pace
+from genai_pipeline.engine.requests import Requests
 from genai_pipeline.engine.sequence import Sequence
 from genai_pipeline.errors import GenaiError
 from genai_pipeline.scheduler.plan import StepPlan
 from genai_pipeline.scheduler.scheduler import Scheduler
 from genai_pipeline.types import Event
 
-Finish = Callable[[Sequence], None]
-
 
 class Stepper:
-    """Carries out step plans over live sequences; ``finish`` is called for each sequence that ended."""
+    """Carries out step plans over the live sequences of ``requests``, which hear of each that ended."""
 
     def __init__(
         self,
         loops: Mapping[str, DecodeLoop],
         scheduler: Scheduler,
-        live: Mapping[int, Sequence],
+        requests: Requests,
         paces: Mapping[str, Pace],
-        finish: Finish,
         listener: Listener,
     ) -> None:
         self._loops = loops
         self._scheduler = scheduler
-        self._live = live
+        self._live = requests.live
         self._paces = paces
-        self._finish = finish
+        self._finish = requests.finish_sequence
         self._listener = listener
 
     def execute(self, plan: StepPlan) -> None:
         """Preempt, admit, then run every run of the plan as its own transaction."""
         for preemption in plan.preempted:
             sequence = self._live[preemption.sequence]
-            self._loops[sequence.loop].preempt(sequence, swap=preemption.by == "swap")
+            kept = self._loops[sequence.loop].preempt(sequence, swap=preemption.by == "swap")
+            self._listener.preempted(sequence, kept=kept)
         for id in plan.admitted:
             self._admit(self._live[id])
         for run in plan.runs:

@@ -15,11 +15,14 @@ from collections.abc import Sequence as Seq
 from typing import TYPE_CHECKING, Any
 
 from genai_pipeline.scheduler.plan import StepPlan
+from genai_pipeline.types import FinishReason
 
 if TYPE_CHECKING:
     from genai_pipeline.engine.batch import Batch
+    from genai_pipeline.engine.job import Job
     from genai_pipeline.engine.request import RequestState
     from genai_pipeline.engine.sequence import Sequence
+    from genai_pipeline.engine.side_lane import SideResult
 
 Gauge = Callable[[], Any]  # gives a number, a mapping of gauges' values, or None where it cannot be measured now
 
@@ -35,8 +38,9 @@ class Telemetry:
         self._started = time.perf_counter()
         self._refusals = threading.Lock()
         self._prefix_cache = prefix_cache
-        self._unplanned: set[int] = set()  # first sequences of requests that no plan has seen yet
-        self._entering: set[int] = set()  # first sequences of requests that never had a row
+        self._unplanned: set[RequestState] = set()  # requests that no plan has seen yet
+        self._planned: set[RequestState] = set()  # requests that the last plan was the first to see
+        self._entering: set[RequestState] = set()  # requests of which nothing has run yet
         self._unplaced: set[int] = set()  # sequences that never had a row
         self.num_refused = 0
         self.num_submitted = 0
@@ -61,29 +65,28 @@ class Telemetry:
         """Count a request and whether its limit was capped: the one thing notes tell of before a request runs."""
         self.num_submitted += 1
         self.num_capped += bool(state.notes)
-        first = state.sequences[0].id
-        self._unplanned.add(first)
-        self._entering.add(first)
+        self._unplanned.add(state)
+        self._entering.add(state)
 
     def queued(self, sequences: Seq[Sequence]) -> None:
         """Remember whose cached tokens are not counted yet."""
         self._unplaced.update(sequence.id for sequence in sequences)
 
     def planned(self, plan: StepPlan, started: float, stopped: float) -> None:
-        """Count the step, its preemptions, and the requests that it left waiting though they are new."""
+        """Count the step, and the requests that the plan before left waiting though they were new."""
         if plan.runs:
             self.num_steps += 1
-        for preemption in plan.preempted:
-            self.preemptions[preemption.by] += 1
-        if self._unplanned:
-            self.num_queued += len(self._unplanned.difference(plan.admitted))
-            self._unplanned.clear()
+        if self._planned or self._unplanned:
+            self.num_queued += len(self._planned & self._entering)
+            self._planned, self._unplanned = self._unplanned, set()
+
+    def preempted(self, sequence: Sequence, *, kept: bool) -> None:
+        """Count by what became of the state."""
+        self.preemptions["swap" if kept else "recompute"] += 1
 
     def admitted(self, sequence: Sequence) -> None:
         """Count a request's first row, and the prompt tokens that the prefix cache gave a sequence."""
-        if sequence.id in self._entering:
-            self._entering.discard(sequence.id)
-            self.num_admitted += 1
+        self._begins(sequence.request)
         if sequence.id in self._unplaced:
             self._unplaced.discard(sequence.id)
             self.cached_tokens += sequence.num_cached
@@ -98,21 +101,37 @@ class Telemetry:
         if kind == "prefill":
             self.prompt_tokens += sum(batch.counts)
 
+    def starts_aside(self, jobs: Seq[Job]) -> None:
+        """Count the requests of which nothing has run before."""
+        for job in jobs:
+            self._begins(job.request)
+
+    def ran_aside(self, result: SideResult) -> None:
+        """Count the run by its rows."""
+        self.rows.setdefault("aside", Counter())[sum(job.rows for job in result.jobs)] += 1
+
     def failed(self, kind: str, batch: Batch) -> None:
         """Count the failed run."""
         self.num_failed_runs += 1
 
     def left(self, sequence: Sequence) -> None:
         """Forget the sequence."""
-        for waiting in (self._unplanned, self._entering, self._unplaced):
-            waiting.discard(sequence.id)
+        self._unplaced.discard(sequence.id)
 
-    def ended(self, state: RequestState) -> None:
-        """Count the request by how it ended."""
-        self.endings[state.sequences[0].finish_reason or "error"] += 1
+    def ended(self, state: RequestState, reason: FinishReason) -> None:
+        """Count the request by how it ended, and forget it."""
+        self.endings[reason] += 1
+        self.num_queued += state in self._planned and state in self._entering
+        for waiting in (self._unplanned, self._planned, self._entering):
+            waiting.discard(state)
 
     def close(self) -> None:
         """Nothing is held; counters stay readable."""
+
+    def _begins(self, state: RequestState) -> None:
+        if state in self._entering:
+            self._entering.discard(state)
+            self.num_admitted += 1
 
     def snapshot(self) -> dict[str, Any]:
         """All figures as plain JSON; from any thread, each one as of some moment during the call."""

@@ -19,14 +19,17 @@ from genai_pipeline.errors import OptionError
 
 if TYPE_CHECKING:
     from genai_pipeline.engine.batch import Batch
+    from genai_pipeline.engine.job import Job
     from genai_pipeline.engine.request import RequestState
     from genai_pipeline.engine.sequence import Sequence
+    from genai_pipeline.engine.side_lane import SideResult
     from genai_pipeline.scheduler.plan import StepPlan
+    from genai_pipeline.types import FinishReason
 
 MAX_EVENTS = 5_000_000  # about 700 MB
 
 _log = logging.getLogger(__name__)
-_ENGINE, _GRAPHS = 1, 2  # tracks: planning and decisions, graph runs
+_ENGINE, _GRAPHS, _ASIDE = 1, 2, 3  # tracks: planning and decisions, graph runs of loops, those outside
 
 
 class TraceFile:
@@ -98,6 +101,7 @@ class Tracer:
         self._running = 0
         file.track(_ENGINE, "engine")
         file.track(_GRAPHS, "graph runs")
+        file.track(_ASIDE, "graph runs outside loops")
 
     def refused(self) -> None:
         """Mark the moment."""
@@ -121,17 +125,19 @@ class Tracer:
         self._count(now)
 
     def planned(self, plan: StepPlan, started: float, stopped: float) -> None:
-        """The decision with its duration, and who had to leave."""
-        if not (plan.runs or plan.admitted or plan.preempted):
+        """The decision with its duration."""
+        if not any(plan):
             return
         args = {"runs": len(plan.runs), "admitted": len(plan.admitted), "preempted": len(plan.preempted)}
         self._slice("plan", _ENGINE, started, stopped, args)
-        for preemption in plan.preempted:
-            self._instant("preempt", stopped, sequence=preemption.sequence, by=preemption.by)
-            self._enter(preemption.sequence, "preempted", stopped)
-            self._running -= 1
-        if plan.preempted:
-            self._count(stopped)
+
+    def preempted(self, sequence: Sequence, *, kept: bool) -> None:
+        """The sequence waits again."""
+        now = time.perf_counter()
+        self._instant("preempt", now, sequence=sequence.id, by="swap" if kept else "recompute")
+        self._enter(sequence.id, "preempted", now)
+        self._running -= 1
+        self._count(now)
 
     def admitted(self, sequence: Sequence) -> None:
         """The sequence has a row from here on."""
@@ -159,6 +165,14 @@ class Tracer:
             if samples and self._phases.get(sequence.id) == "prefill":
                 self._enter(sequence.id, "decode", stopped)
 
+    def starts_aside(self, jobs: Seq[Job]) -> None:
+        """Nothing: the run follows when it is over."""
+
+    def ran_aside(self, result: SideResult) -> None:
+        """The run with its duration, on a track of its own."""
+        args = {"rows": sum(job.rows for job in result.jobs), "requests": len(result.jobs)}
+        self._slice(result.jobs[0].stage, _ASIDE, result.started, result.stopped, args)
+
     def failed(self, kind: str, batch: Batch) -> None:
         """Mark the moment."""
         self._instant("failed run", time.perf_counter(), kind=kind, rows=batch.size)
@@ -175,7 +189,7 @@ class Tracer:
         self._running -= phase in ("prefill", "decode")
         self._count(now)
 
-    def ended(self, state: RequestState) -> None:
+    def ended(self, state: RequestState, reason: FinishReason) -> None:
         """Nothing: its sequences have left."""
 
     def close(self) -> None:

@@ -23,7 +23,9 @@ SUPPORTED: Final = frozenset(
     {
         "input.text",
         "output.text",
+        "output.tensor",
         "loop.decode",
+        "run.outside_loop",
         "kv.in_place",
         "kv.append",
         "kv.scatter",
@@ -75,7 +77,7 @@ def package_needs(root: Scope, spec: PackageSpec) -> Iterator[Need]:
     for scope in root.subtree():
         yield from _shared_state(scope, spec)
         for node in scope.nodes:
-            yield from _stage_needs(node)
+            yield from _stage_needs(node, spec)
             yield from _loop_needs(node)
     yield from _limit_needs(spec)
     yield from _text_needs(root, spec)
@@ -168,13 +170,16 @@ def _kv_needs(kv: KvSpec, what: str) -> Iterator[Need]:
             yield Need(capability, below(kv.at, key), what)
 
 
-def _stage_needs(node: StageNode) -> Iterator[Need]:
+def _stage_needs(node: StageNode, spec: PackageSpec) -> Iterator[Need]:
     stage = node.spec
     what = f"stage '{stage.id}'"
     if stage.op is not None and stage.op in OPERATIONS:
         yield Need(f"op.{stage.op}", below(stage.at, "op"), what)
     if stage.run is not None and not any(scope.kind == "decode" for scope in node.scope.chain()):
         yield Need("run.outside_loop", below(stage.at, "run"), what)
+        component = spec.components.get(stage.run)
+        if component is not None and component.kv:
+            yield Need("state.outside_loop", component.kv[0].at, f"the component '{component.name}'")
     if stage.for_each is not None:
         yield Need("for_each", below(stage.at, "for_each"), what)
     if stage.guide is not None:

@@ -59,6 +59,7 @@ CAPABILITIES: Final[Mapping[str, str]] = {
     "batch.pack": "rows joined on the first axis",
     "span": "components that limit the tokens of a run",
     "state.read": "runs that use state without advancing it",
+    "state.outside_loop": "state of components that run outside loops",
     "state.shared": "a component with state that several stages run",
     "kv.from": "state taken from another component",
     "kv.in_place": "caches in which past and present share a buffer",

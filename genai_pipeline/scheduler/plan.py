@@ -36,9 +36,17 @@ class Preemption(NamedTuple):
     by: Literal["swap", "recompute"]
 
 
+class SideRun(NamedTuple):
+    """Jobs that share one run of a graph outside all loops; it goes to the side lane, beside this and later steps."""
+
+    stage: str
+    jobs: tuple[int, ...]
+
+
 class StepPlan(NamedTuple):
-    """One step in order: preemptions, admissions (which first run in the next step), runs."""
+    """One step in order: preemptions, admissions (which first run in the next step), the start of a side run, runs."""
 
     runs: tuple[Run, ...]
     admitted: tuple[int, ...] = ()
     preempted: tuple[Preemption, ...] = ()
+    side: SideRun | None = None

@@ -5,21 +5,49 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from genai_pipeline.scheduler.ticket import Priority, Tracked
+from genai_pipeline.scheduler.ticket import Priority
 
 AGING_STEPS = 512  # steps in the system that are worth one level of priority
 
 Rank = tuple[int, ...]
 
 
-class Policy(Protocol):
-    """Orders sequences. Ranks must be distinct and must not let anybody wait for ever: see ``level``."""
+class Asks(Protocol):
+    """What a ticket says about importance."""
 
-    def rank(self, tracked: Tracked, step: int, served: Mapping[str, int]) -> Rank:
+    @property
+    def priority(self) -> Priority:
+        """How much it matters."""
+
+    @property
+    def key(self) -> str:
+        """Whose share of the machine it uses."""
+
+
+class Ranked(Protocol):
+    """A sequence or a job, as policies see it."""
+
+    @property
+    def ticket(self) -> Asks:
+        """What was asked."""
+
+    @property
+    def arrival(self) -> int:
+        """Order of submission."""
+
+    @property
+    def since(self) -> int:
+        """Step of submission, from which waiting counts."""
+
+
+class Policy(Protocol):
+    """Orders sequences and jobs. Ranks must be distinct and must not let anybody wait for ever: see ``level``."""
+
+    def rank(self, tracked: Ranked, step: int, served: Mapping[str, int]) -> Rank:
         """Sort key at ``step``; ``served`` counts the tokens computed for each key that has sequences."""
 
 
-def level(tracked: Tracked, step: int) -> int:
+def level(tracked: Ranked, step: int) -> int:
     """Priority with aging: everybody reaches the highest level in time, where the oldest comes first."""
     return min(Priority.HIGH, tracked.ticket.priority + (step - tracked.since) // AGING_STEPS)
 
@@ -27,7 +55,7 @@ def level(tracked: Tracked, step: int) -> int:
 class FirstCome:
     """In order of arrival, whatever the priority."""
 
-    def rank(self, tracked: Tracked, step: int, served: Mapping[str, int]) -> Rank:
+    def rank(self, tracked: Ranked, step: int, served: Mapping[str, int]) -> Rank:
         """Arrival."""
         return (tracked.arrival,)
 
@@ -35,7 +63,7 @@ class FirstCome:
 class ByPriority:
     """Higher level first, then in order of arrival."""
 
-    def rank(self, tracked: Tracked, step: int, served: Mapping[str, int]) -> Rank:
+    def rank(self, tracked: Ranked, step: int, served: Mapping[str, int]) -> Rank:
         """Level, arrival."""
         return (-level(tracked, step), tracked.arrival)
 
@@ -43,7 +71,7 @@ class ByPriority:
 class FairShare:
     """Higher level first, then the key that was served least. The highest level is in order of arrival by age."""
 
-    def rank(self, tracked: Tracked, step: int, served: Mapping[str, int]) -> Rank:
+    def rank(self, tracked: Ranked, step: int, served: Mapping[str, int]) -> Rank:
         """Level, tokens served to the key, arrival; who has aged up to the top comes before the rest of it."""
         aged = step - tracked.since >= AGING_STEPS * (1 + Priority.HIGH)
         share = 0 if aged else 1 + served.get(tracked.ticket.key, 0)

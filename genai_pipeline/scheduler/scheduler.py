@@ -6,6 +6,8 @@ sequence fits the pool alone (``submit`` asserts it, admission refuses what does
 finishes, and then the next: nobody is stuck. Waiting raises importance (``policy.level``), so nobody starves. Work
 that waits holds no row and no page.
 
+Jobs, the graph runs outside loops, wait in a queue of their own (``side_queue``) under the same policy.
+
 The scheduler knows sequences by id; it never sees tokens, arrays or graphs, so it is tested without a model.
 """
 
@@ -16,20 +18,29 @@ from collections.abc import Iterable, Iterator, Mapping
 from genai_pipeline.scheduler.budget import Budget, Costs, pages_for
 from genai_pipeline.scheduler.chunks import prefill_runs
 from genai_pipeline.scheduler.plan import Preemption, Run, Span, StepPlan
-from genai_pipeline.scheduler.policy import ByPriority, Policy, level
+from genai_pipeline.scheduler.policy import ByPriority, Policy, Ranked, level
 from genai_pipeline.scheduler.shares import Shares
+from genai_pipeline.scheduler.side_queue import JobTicket, SideQueue, WaitingJob
 from genai_pipeline.scheduler.ticket import Ticket, Tracked
 
 
 class Scheduler:
     """Continuous batching over the decode loops of one engine; each loop has its own rows and pages."""
 
-    def __init__(self, budgets: Mapping[str, Budget], policy: Policy | None = None, costs: Costs | None = None) -> None:
+    def __init__(
+        self,
+        budgets: Mapping[str, Budget],
+        policy: Policy | None = None,
+        costs: Costs | None = None,
+        *,
+        side_batch: int = 1,
+    ) -> None:
         self._budgets = budgets
         self._policy = policy or ByPriority()
         self._free_pages = {loop: budget.num_pages for loop, budget in budgets.items()}
         self._waiting: dict[int, Tracked] = {}
         self._running: dict[int, Tracked] = {}
+        self._side = SideQueue(side_batch)
         self._shares = Shares()
         self._entered: tuple[int, ...] = ()  # by the latest plan: they first run in the next one
         self._step = 0
@@ -39,13 +50,18 @@ class Scheduler:
 
     @property
     def num_waiting(self) -> int:
-        """Sequences that hold neither row nor pages."""
-        return len(self._waiting)
+        """Sequences that hold neither row nor pages, and jobs that have not started."""
+        return len(self._waiting) + len(self._side)
 
     @property
     def num_running(self) -> int:
         """Sequences that own a row."""
         return len(self._running)
+
+    @property
+    def can_start_job(self) -> bool:
+        """Whether a job waits and the side lane is free."""
+        return self._side.can_start
 
     def free_pages(self, loop: str) -> int:
         """Pages of a loop that no sequence holds."""
@@ -58,6 +74,25 @@ class Scheduler:
         self._waiting[ticket.sequence] = Tracked(ticket, self._arrivals, self._step, ticket.num_tokens)
         self._arrivals += 1
         self._shares.enter(ticket.key)
+
+    def submit_job(self, ticket: JobTicket) -> None:
+        """Queue a graph run outside loops."""
+        self._side.add(WaitingJob(ticket, self._arrivals, self._step))
+        self._arrivals += 1
+        self._shares.enter(ticket.key)
+
+    def forget_job(self, job: int) -> bool:
+        """Take back a job, if it has not started."""
+        ticket = self._side.forget(job)
+        if ticket is not None:
+            self._shares.leave(ticket.key)
+        return ticket is not None
+
+    def end_side_run(self, keys: Iterable[str]) -> None:
+        """The run in the side lane is over; ``keys`` are those of its jobs."""
+        self._side.ended()
+        for key in keys:
+            self._shares.leave(key)
 
     def advance(self, sequence: int, num_computed: int, num_tokens: int) -> None:
         """Record what a committed run, or state that was restored, brought: computed tokens, and all known tokens.
@@ -93,7 +128,8 @@ class Scheduler:
         admitted = self._entered = self._admit(preempted) if self._waiting else ()
         gone = {preemption.sequence for preemption in preempted}
         stayed = [tracked for tracked in ready if tracked.ticket.sequence not in gone] if gone else ready
-        return StepPlan(tuple(self._runs(stayed)), admitted, tuple(preempted))
+        side = self._side.start(self._rank) if self._side.can_start else None
+        return StepPlan(tuple(self._runs(stayed)), admitted, tuple(preempted), side)
 
     def _runs(self, running: Iterable[Tracked]) -> Iterator[Run]:
         by_loop: dict[str, list[Tracked]] = {}
@@ -208,5 +244,5 @@ class Scheduler:
     def _ranked(self, sequences: Iterable[Tracked]) -> list[Tracked]:
         return sorted(sequences, key=self._rank)
 
-    def _rank(self, tracked: Tracked) -> tuple[int, ...]:
+    def _rank(self, tracked: Ranked) -> tuple[int, ...]:
         return self._policy.rank(tracked, self._step, self._shares.served)

@@ -40,10 +40,8 @@ def test_a_text_model_needs_nothing_that_is_missing(spec: Spec) -> None:
             {
                 "input.list": "inputs.prompt.list",
                 "input.text.masks": None,
-                "output.tensor": "outputs.embedding.modality",
                 "tokenizer.truncate": "tokenizer.truncate",
                 "for_each": "stages[0].for_each",
-                "run.outside_loop": "stages[0].body[0].run",
                 "op.pool": "stages[0].body[1].op",
                 "op.normalize": "stages[0].body[2].op",
             },
@@ -53,7 +51,6 @@ def test_a_text_model_needs_nothing_that_is_missing(spec: Spec) -> None:
             {
                 "output.audio": "outputs.audio.modality",
                 "data": "data.first_codes",
-                "run.outside_loop": "stages[0].run",
                 "decode.carry": "stages[1].carry.frame",
                 "decode.collect": "stages[1].collect.frames",
                 "decode.after_choice": "stages[1].body[1].inputs.index",

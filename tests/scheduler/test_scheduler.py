@@ -7,8 +7,10 @@ from runner import LOOP, runner
 
 from genai_pipeline.scheduler.budget import Budget, Costs
 from genai_pipeline.scheduler.chunks import chunk_size
-from genai_pipeline.scheduler.plan import StepPlan
+from genai_pipeline.scheduler.plan import SideRun, StepPlan
 from genai_pipeline.scheduler.policy import AGING_STEPS, FairShare, FirstCome
+from genai_pipeline.scheduler.scheduler import Scheduler
+from genai_pipeline.scheduler.side_queue import JobTicket
 from genai_pipeline.scheduler.ticket import Priority
 
 
@@ -252,3 +254,38 @@ def test_chunks_cover_the_prompt_within_the_budget_and_none_has_one_token(prompt
 @pytest.mark.parametrize("budget", [1, 2])
 def test_no_chunk_where_a_single_token_would_be_left(budget: int) -> None:
     assert chunk_size(3, budget) == 0
+
+
+def test_jobs_share_a_side_run_by_key_one_run_at_a_time() -> None:
+    scheduler = Scheduler({}, side_batch=2)
+    for id, stage, key in ((1, "a", 0), (2, "b", 0), (3, "a", 1), (4, "a", 0), (5, "a", 0)):
+        scheduler.submit_job(JobTicket(id, stage, key))
+    started = []
+    while (plan := scheduler.plan()).side is not None:
+        started.append(plan.side.jobs)
+        assert scheduler.plan().side is None
+        scheduler.end_side_run([""] * len(plan.side.jobs))
+    assert started == [(1, 4), (2,), (3,), (5,)]
+    assert scheduler.num_waiting == 0
+
+
+def test_important_jobs_go_first_and_waiting_makes_important() -> None:
+    scheduler = Scheduler({})
+    scheduler.submit_job(JobTicket(1, "a", 1, Priority.LOW))
+    scheduler.submit_job(JobTicket(2, "a", 2, Priority.HIGH))
+    assert scheduler.plan().side == SideRun("a", (2,))
+    for _ in range(2 * AGING_STEPS):
+        assert scheduler.plan().side is None
+    scheduler.end_side_run([""])
+    scheduler.submit_job(JobTicket(3, "a", 3, Priority.HIGH))
+    assert scheduler.plan().side == SideRun("a", (1,))
+
+
+def test_a_job_that_has_started_is_not_taken_back() -> None:
+    scheduler = Scheduler({})
+    scheduler.submit_job(JobTicket(1, "a"))
+    scheduler.submit_job(JobTicket(2, "a"))
+    assert scheduler.plan().side == SideRun("a", (1,))
+    assert not scheduler.forget_job(1)
+    assert scheduler.forget_job(2)
+    assert not scheduler.can_start_job

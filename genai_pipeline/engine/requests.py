@@ -1,0 +1,186 @@
+"""Moves requests along their stages: starts what is ready, takes what has ended, emits their last events."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+
+from genai_pipeline.engine.decode_loop import DecodeLoop
+from genai_pipeline.engine.job import Job
+from genai_pipeline.engine.listeners import Listener
+from genai_pipeline.engine.request import RequestState
+from genai_pipeline.engine.sequence import Sequence as TokenSequence
+from genai_pipeline.engine.side_lane import SideResult
+from genai_pipeline.engine.walk import Walk, Work, choice_end, request_end
+from genai_pipeline.errors import GenaiError, RequestTimeoutError
+from genai_pipeline.scheduler.plan import SideRun
+from genai_pipeline.scheduler.scheduler import Scheduler
+from genai_pipeline.scheduler.side_queue import JobTicket
+from genai_pipeline.scheduler.ticket import Ticket
+from genai_pipeline.types import Event, FinishReason
+
+
+class Requests:
+    """All requests of an engine that have entered and not ended. Belongs to the engine thread."""
+
+    def __init__(self, walk: Walk, loops: Mapping[str, DecodeLoop], scheduler: Scheduler, listener: Listener) -> None:
+        self.live: dict[int, TokenSequence] = {}
+        self._jobs: dict[int, Job] = {}  # waiting or in the side lane
+        self._states: set[RequestState] = set()
+        self._walk = walk
+        self._loops = loops
+        self._scheduler = scheduler
+        self._listener = listener
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def enter(self, state: RequestState, work: Work) -> None:
+        """A request that was submitted, with what it starts with."""
+        self._states.add(state)
+        self._listener.entered(state)
+        self._queue(work)
+
+    def start_side_run(self, run: SideRun) -> list[Job]:
+        """The jobs of a side run that starts now."""
+        jobs = [self._jobs[id] for id in run.jobs]
+        for job in jobs:
+            if job.request.admitted is None:
+                job.request.admitted = time.perf_counter()
+        self._listener.starts_aside(jobs)
+        return jobs
+
+    def finish_sequence(self, sequence: TokenSequence) -> None:
+        """A sequence has its finish reason: free what it holds, and move its request on when it was the last."""
+        self._drop(sequence)
+        state, loop = sequence.request, sequence.loop
+        if sequence.error is not None:
+            self.end(state, "error", sequence.error)
+            return
+        end = choice_end(sequence, self._held_text(sequence))
+        over = all(other.finish_reason is not None for other in state.sequences[loop])
+        if loop == self._walk.last_loop:
+            if over:
+                state.held = end
+            else:
+                state.request.emit(end)
+        elif end.text:
+            state.request.emit(Event(index=end.index, text=end.text))
+        if over:
+            self._walk.finish_loop(state, loop)
+            self._go_on(state)
+
+    def finish_side_run(self, result: SideResult) -> None:
+        """A side run is over: move its requests on, unless they have ended meanwhile."""
+        self._scheduler.end_side_run([job.request.request.queueing.key for job in result.jobs])
+        self._listener.ran_aside(result)
+        for job, outputs in zip(result.jobs, result.outputs, strict=True):
+            del self._jobs[job.id]
+            job.request.graph_seconds += result.stopped - result.started
+            if job.request.done:
+                continue
+            if isinstance(outputs, GenaiError):
+                self.end(job.request, "error", outputs)
+                continue
+            self._walk.finish_job(job, outputs)
+            self._go_on(job.request)
+
+    def end(self, state: RequestState, reason: FinishReason, error: BaseException | None) -> None:
+        """End a request before its walk is over. Harmless when it has ended."""
+        if state.done:
+            return
+        for job in [job for job in self._jobs.values() if job.request is state]:
+            if self._scheduler.forget_job(job.id):
+                del self._jobs[job.id]
+        started = [sequence for loop in state.sequences.values() for sequence in loop]
+        ending = [s for s in started if s.id in self.live or s.error is not None]
+        for sequence in ending:
+            if sequence.id in self.live:
+                self._drop(sequence)
+            sequence.finish_reason, sequence.error = reason, error
+        ends = [choice_end(s, self._held_text(s)) for s in ending] or [Event(finish_reason=reason, error=error)]
+        for end in ends[:-1]:
+            state.request.emit(end)
+        self._close(state, ends[-1], {})
+
+    def end_all(self, error: GenaiError) -> None:
+        """End every request with an error."""
+        for state in list(self._states):
+            self.end(state, "error", error)
+
+    def expire(self) -> None:
+        """End the requests whose time has run out."""
+        now = time.perf_counter()
+        for state in [s for s in self._states if (at := s.request.queueing.deadline) is not None and at < now]:
+            self.end(state, "error", RequestTimeoutError("the request's timeout ran out"))
+
+    def next_deadline(self) -> float | None:
+        """When the next request's time runs out, on the clock of time.perf_counter."""
+        deadlines = [s.request.queueing.deadline for s in self._states if s.request.queueing.deadline is not None]
+        return min(deadlines, default=None)
+
+    def abandon(self, error: GenaiError) -> None:
+        """Tell every consumer that the engine stopped, touching nothing else: its state may be broken."""
+        for state in self._states:
+            with suppress(Exception):
+                state.request.emit(Event(finish_reason="error", error=error))
+                state.request.emit(None)
+        self._states.clear()
+
+    def _queue(self, work: Work) -> None:
+        for sequence in work.sequences:
+            self.live[sequence.id] = sequence
+            self._scheduler.submit(_ticket(sequence))
+        for job in work.jobs:
+            self._jobs[job.id] = job
+            queueing = job.request.request.queueing
+            self._scheduler.submit_job(JobTicket(job.id, job.stage, job.batch_key, queueing.priority, queueing.key))
+        self._listener.queued(work.sequences)
+
+    def _go_on(self, state: RequestState) -> None:
+        """Start what the request can start now, or end it with its outputs."""
+        try:
+            work = self._walk.start_ready(state)
+        except GenaiError as error:
+            self.end(state, "error", error)
+            return
+        self._queue(work)
+        if state.active:
+            if state.held is not None and state.held.text:  # text does not wait for other stages
+                state.request.emit(Event(index=state.held.index, text=state.held.text))
+                state.held = Event(index=state.held.index, finish_reason=state.held.finish_reason)
+            return
+        self._close(state, state.held or Event(finish_reason="stop"), self._walk.outputs(state))
+
+    def _close(self, state: RequestState, end: Event, outputs: Mapping[str, object]) -> None:
+        state.done = True
+        self._states.discard(state)
+        state.request.emit(request_end(end, state, outputs))
+        self._listener.ended(state, end.finish_reason or "error")
+        state.request.emit(None)
+
+    def _held_text(self, sequence: TokenSequence) -> str:
+        """Text that was held back, of a loop whose text is an output."""
+        text = sequence.text.finish()
+        return text if self._loops[sequence.loop].rules.streams else ""
+
+    def _drop(self, sequence: TokenSequence) -> None:
+        self.live.pop(sequence.id, None)
+        self._scheduler.finish(sequence.id)
+        self._loops[sequence.loop].close(sequence)
+        self._listener.left(sequence)
+
+
+def _ticket(sequence: TokenSequence) -> Ticket:
+    """What the scheduler is told of a new sequence."""
+    request = sequence.request.request
+    return Ticket(
+        sequence.id,
+        sequence.loop,
+        num_tokens=sequence.num_prompt,
+        max_tokens=sequence.num_prompt + sequence.max_tokens,
+        priority=request.queueing.priority,
+        key=request.queueing.key,
+        after=None if sequence.source is None else sequence.source.id,
+    )
