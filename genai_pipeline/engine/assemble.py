@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from genai_pipeline.backends.protocol import Backend, LoadedGraph, LoadRequest
+from genai_pipeline.backends.protocol import Backend, LoadedGraph
 from genai_pipeline.config import LoadOptions
 from genai_pipeline.engine.decode_loop import DecodeLoop
 from genai_pipeline.engine.engine import Engine
 from genai_pipeline.engine.gauges import engine_gauges
+from genai_pipeline.engine.graphs import load_graphs
 from genai_pipeline.engine.job import JobStage
 from genai_pipeline.engine.limits import context_length
 from genai_pipeline.engine.listeners import Listeners
@@ -19,7 +20,7 @@ from genai_pipeline.engine.pace import Pace
 from genai_pipeline.engine.state_part import StatePart, make_state_part, state_bytes
 from genai_pipeline.engine.telemetry import Telemetry
 from genai_pipeline.engine.trace import TraceFile, Tracer
-from genai_pipeline.graph.plan import ComponentPlan, ExecutionPlan, ScopePlan
+from genai_pipeline.graph.plan import ExecutionPlan
 from genai_pipeline.kv.budget import parse_size
 from genai_pipeline.kv.pool import KvPool
 from genai_pipeline.preprocess.tokenizer import Tokenizer
@@ -62,7 +63,7 @@ def assemble(
     """
     with ExitStack() as resources:
         context = context_length(plan.package, options)
-        graphs = _graphs(plan, backend, options, resources)
+        graphs = load_graphs(plan, backend, options, resources)
         parts = _parts(plan, tokenizers, options, context, resources)
         loops = {
             id: DecodeLoop(plan.stage(id), graphs, part.pool, part.keeper, part.rules) for id, part in parts.items()
@@ -81,18 +82,6 @@ def assemble(
         engine = Engine(plan, loops, jobs, scheduler, {id: Pace(options.prefill_chunk) for id in loops}, listener)
         resources.callback(engine.close)
         return Assembly(engine, graphs, parts, context, telemetry, resources.pop_all())
-
-
-def _graphs(
-    plan: ExecutionPlan, backend: Backend, options: LoadOptions, resources: ExitStack
-) -> dict[str, LoadedGraph]:
-    """Every component's graph."""
-    logits = dict(_logits_ports(plan.root))
-    graphs: dict[str, LoadedGraph] = {}
-    for name, component in plan.components.items():
-        graphs[name] = backend.load(_load_request(plan, component, logits.get(name), options))
-        resources.callback(graphs[name].close)
-    return graphs
 
 
 def _parts(
@@ -128,33 +117,3 @@ def _scheduler(plan: ExecutionPlan, parts: Mapping[str, StatePart], options: Loa
     token_bytes = max((component.bytes_per_token for component in plan.components.values()), default=0)
     costs = Costs(copy=int(token_bytes / COPIED_PER_NANOSECOND))
     return Scheduler(budgets, POLICIES[options.policy](), costs, side_batch=options.max_batch)
-
-
-def _logits_ports(scope: ScopePlan) -> Iterator[tuple[str, str]]:
-    """(component, port) of every output that a decode loop chooses tokens from."""
-    for stage in scope.stages:
-        if stage.body is None or stage.spec.decode is None or stage.spec.decode.logits is None:
-            continue
-        key = stage.body.reads[stage.spec.decode.logits]
-        for inner in stage.body.stages:
-            for port, produced in inner.outputs.items():
-                if produced == key and inner.spec.run is not None:
-                    yield inner.spec.run, port
-
-
-def _load_request(
-    plan: ExecutionPlan, component: ComponentPlan, logits: str | None, options: LoadOptions
-) -> LoadRequest:
-    root, session = plan.package.root, component.spec.session
-    declared = session.providers if session is not None else ()
-    provider_options = session.provider_options if session is not None else {}
-    return LoadRequest(
-        component=component.spec.name,
-        path=str(root / component.model),
-        root=str(root),
-        logits=logits,
-        providers=options.providers or declared or ("cpu",),
-        providers_required=options.providers is not None and len(options.providers) == 1,
-        provider_options=tuple((name, tuple(settings.items())) for name, settings in provider_options.items()),
-        config=tuple(session.config.items()) if session is not None else (),
-    )

@@ -1,0 +1,52 @@
+"""The graphs of a package, loaded through a backend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+from genai_pipeline.backends.protocol import Backend, LoadedGraph, LoadRequest
+from genai_pipeline.config import LoadOptions
+from genai_pipeline.graph.plan import ComponentPlan, ExecutionPlan, ScopePlan
+
+
+def load_graphs(
+    plan: ExecutionPlan, backend: Backend, options: LoadOptions, resources: ExitStack
+) -> dict[str, LoadedGraph]:
+    """Every component's graph; ``resources`` closes them. Raises BackendError or PackageError."""
+    logits = dict(_logits_ports(plan.root))
+    graphs: dict[str, LoadedGraph] = {}
+    for name, component in plan.components.items():
+        graphs[name] = backend.load(_load_request(plan, component, logits.get(name), options))
+        resources.callback(graphs[name].close)
+    return graphs
+
+
+def _logits_ports(scope: ScopePlan) -> Iterator[tuple[str, str]]:
+    """(component, port) of every output that a decode loop chooses tokens from."""
+    for stage in scope.stages:
+        if stage.body is None or stage.spec.decode is None or stage.spec.decode.logits is None:
+            continue
+        key = stage.body.reads[stage.spec.decode.logits]
+        for inner in stage.body.stages:
+            for port, produced in inner.outputs.items():
+                if produced == key and inner.spec.run is not None:
+                    yield inner.spec.run, port
+
+
+def _load_request(
+    plan: ExecutionPlan, component: ComponentPlan, logits: str | None, options: LoadOptions
+) -> LoadRequest:
+    root, session = plan.package.root, component.spec.session
+    declared = session.providers if session is not None else ()
+    provider_options = session.provider_options if session is not None else {}
+    return LoadRequest(
+        component=component.spec.name,
+        path=str(root / component.model),
+        root=str(root),
+        logits=logits,
+        providers=options.providers or declared or ("cpu",),
+        providers_required=options.providers is not None and len(options.providers) == 1,
+        provider_options=tuple((name, tuple(settings.items())) for name, settings in provider_options.items()),
+        config=tuple(session.config.items()) if session is not None else (),
+    )
