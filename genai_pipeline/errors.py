@@ -85,6 +85,12 @@ class PackageNotFoundError(PackageError):
     exit_code = 2
 
 
+class DraftPackageError(PackageError):
+    """A package cannot draft for the one it was given for: the message says what does not fit."""
+
+    code = "draft_package_unfit"
+
+
 class PullError(PackageError):
     """The weights of a package could not be fetched or did not match their recipe."""
 
