@@ -122,6 +122,7 @@ class Pipeline:
         from genai_pipeline.backends.ort import OrtBackend
         from genai_pipeline.engine.assemble import assemble
         from genai_pipeline.preprocess.prompts import PromptReader
+        from genai_pipeline.sampling.breakers import BreakerTexts
 
         self.plan = plan
         self._options = options
@@ -129,6 +130,7 @@ class Pipeline:
         sizes = tuple(plan.facts["vocab_sizes"].values()) or [loaded.highest_id + 1 for loaded in tokenizers.values()]
         self._vocabulary: int | None = max(sizes, default=None)
         self._assembly: Assembly = assemble(plan, OrtBackend(threads=options.threads), tokenizers, options)
+        self._breakers = BreakerTexts(_token_texts(*tokenizers.values()) if len(tokenizers) == 1 else None)
         self._close = weakref.finalize(self, self._assembly.close)  # once, at the latest with the last reference
 
     @property
@@ -235,6 +237,7 @@ class Pipeline:
         queueing = Queueing.of(**{name: options[name] for name in QUEUE_OPTIONS if name in options})
         effective = self.options(**{name: value for name, value in options.items() if name not in QUEUE_OPTIONS})
         check_vocabulary(effective, self._vocabulary)
+        effective = self._breakers.resolve(effective)
         seed = fresh_seed() if effective.seed is None else effective.seed
 
         def submit(emit: Emit) -> Callable[[], None]:
@@ -242,6 +245,11 @@ class Pipeline:
             return lambda: self._assembly.engine.cancel(state)  # keeps this pipeline alive as long as the stream
 
         return submit
+
+
+def _token_texts(tokenizer: Tokenizer) -> Callable[[], Sequence[str]]:
+    """What reads the text of every token, control tokens too."""
+    return lambda: [tokenizer.decode((id,), skip_special=False) for id in range(tokenizer.highest_id + 1)]
 
 
 __all__ = ["Pipeline", "check_package", "compile", "load", "validate"]

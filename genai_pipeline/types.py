@@ -29,6 +29,28 @@ class RequestOptions(TypedDict, total=False):
     top_k: int  # 0: all
     top_p: float
     min_p: float
+    typical_p: float
+    top_a: float
+    xtc_probability: float
+    xtc_threshold: float
+    mirostat: int  # 0: off, 2: Mirostat 2.0 in place of the filters above
+    mirostat_tau: float  # bits
+    mirostat_eta: float
+    repetition_penalty: float
+    frequency_penalty: float
+    presence_penalty: float
+    no_repeat_ngram_size: int  # 0: off
+    dry_multiplier: float  # 0: off
+    dry_base: float
+    dry_allowed_length: int
+    dry_sequence_breakers: Sequence[int | str]
+    dry_range: int  # tokens; 0: all
+    logit_bias: Mapping[int, float] | Mapping[str, float]
+    banned_token_ids: Sequence[int]
+    forced_token_ids: Sequence[int]  # the first tokens of the answer
+    logprobs: bool
+    top_logprobs: int
+    logprobs_of: Literal["model", "processed"]
     seed: int | None  # None: a fresh one
     stop: str | Sequence[str]
     stop_token_ids: Sequence[int]
@@ -72,6 +94,57 @@ class Timings:
         """The phases that happened, as JSON-ready fields."""
         names = ("queued", "first_token", "prefill", "decode", "graph", "total")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallDelta:
+    """A piece of a tool call: first its id and name, then pieces of its arguments, JSON text when joined.
+
+    ``withdrawn``: the call of this index turned out to be none; all of its text follows as text.
+    """
+
+    index: int
+    id: str | None = None
+    name: str | None = None
+    arguments: str = ""
+    withdrawn: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """The piece as JSON-ready fields, in the shape OpenAI's streams have."""
+        function = {"name": self.name} if self.name is not None else {}
+        named = {"id": self.id, "type": "function"} if self.id is not None else {}
+        withdrawn = {"withdrawn": True} if self.withdrawn else {}
+        return {"index": self.index, **named, "function": {**function, "arguments": self.arguments}, **withdrawn}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A whole tool call; ``arguments`` is the JSON text of an object."""
+
+    id: str
+    name: str
+    arguments: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The call as JSON-ready fields, in OpenAI's shape."""
+        return {"id": self.id, "type": "function", "function": {"name": self.name, "arguments": self.arguments}}
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """A token and its log probability, in nats."""
+
+    token: int
+    logprob: float
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprobs:
+    """A chosen token with its log probability, and the most likely tokens at its place, likeliest first."""
+
+    token: int
+    logprob: float  # nats
+    top: tuple[TokenLogprob, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from genai_pipeline.kv.pool import KvPool
 from genai_pipeline.metadata.expressions import evaluate, names
 from genai_pipeline.sampling.params import GenerationOptions
 from genai_pipeline.sampling.sampler import Draw, choose_tokens
+from genai_pipeline.sampling.state import sampling_state
 from genai_pipeline.scheduler.plan import Run, Span
 from genai_pipeline.types import FinishReason
 
@@ -113,6 +114,7 @@ class DecodeLoop:
                     salt=state.request.salt,
                     outer=outer,
                     not_yet=not_yet,
+                    sampling=sampling_state(options, prompt),
                 )
             )
         return sequences
@@ -168,8 +170,14 @@ class DecodeLoop:
 
     def choose(self, batch: Batch, logits: NDArray[np.float32]) -> list[int]:
         """One token for each row that samples, in batch order."""
-        draws = [self._draw(s) for s, samples in zip(batch.sequences, batch.samples, strict=True) if samples]
-        return choose_tokens(logits, draws) if draws else []
+        sampling = [s for s, samples in zip(batch.sequences, batch.samples, strict=True) if samples]
+        if not sampling:
+            return []
+        chosen = choose_tokens(logits, [self._draw(sequence) for sequence in sampling])
+        for sequence, choice in zip(sampling, chosen, strict=True):
+            if sequence.sampling is not None:
+                sequence.sampling.accept(choice)
+        return [choice.token for choice in chosen]
 
     def commit(self, batch: Batch) -> None:
         """Make the state of the batch's tokens count."""
@@ -229,7 +237,7 @@ class DecodeLoop:
     def _draw(self, sequence: Sequence) -> Draw:
         options, index = sequence.request.request.options, sequence.num_generated
         banned = sequence.not_yet if index < options.min_new_tokens else self._suppressed
-        return Draw(options, sequence.seed, sequence.choice, index, banned)
+        return Draw(options, sequence.seed, sequence.choice, index, banned, sequence.sampling)
 
     def _grant(self, num_prompt: int, options: GenerationOptions) -> Grant:
         """The token limit; a package's own default caps a request and is never a reason to refuse it."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from genai_pipeline.engine.request import RequestState
     from genai_pipeline.engine.text_output import TextOutput
+    from genai_pipeline.sampling.state import SamplingState
 
 NO_ROW = -1
 
@@ -43,6 +44,7 @@ class Sequence:
         "request",
         "row",
         "salt",
+        "sampling",
         "seed",
         "source",
         "text",
@@ -64,6 +66,7 @@ class Sequence:
         salt: bytes = b"",
         outer: Outer | None = None,
         not_yet: NDArray[np.int64] | None = None,
+        sampling: SamplingState | None = None,
     ) -> None:
         self.id = id
         self.request = request
@@ -82,6 +85,7 @@ class Sequence:
         self.outer = outer or Outer()
         self.salt = salt  # keeps its cached state apart from that of sequences with another salt
         self.not_yet = not_yet  # ids that may not be chosen before the minimum length
+        self.sampling = sampling  # what choosing its tokens remembers, where options need that
         self.finish_reason: FinishReason | None = None
         self.error: BaseException | None = None
 

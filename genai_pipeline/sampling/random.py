@@ -1,4 +1,4 @@
-"""Counter-based random numbers: the draw for a token depends on (seed, choice, index) and on nothing else."""
+"""Counter-based random numbers: a number depends on (seed, choice, index, lane) and on nothing else."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import secrets
 import numpy as np
 
 SEED_BITS = 63
+TOKEN_LANE = 0  # the draw of a token
+XTC_LANE = 1  # whether XTC applies to a token
 
 
 def fresh_seed() -> int:
@@ -14,10 +16,12 @@ def fresh_seed() -> int:
     return secrets.randbits(SEED_BITS)
 
 
-def uniform(seed: int, choice: int, index: int) -> float:
+def uniform(seed: int, choice: int, index: int, lane: int = TOKEN_LANE) -> float:
     """The number in [0, 1) for the token at ``index`` of ``choice``, the same in any batch and after any preemption.
 
-    Philox4x64 keyed by (seed, choice) with the index as counter, so no state has to be kept or rewound.
+    Philox4x64 keyed by (seed, choice) with index and lane as counter, so no state has to be kept or rewound; numbers
+    of different lanes are independent.
     """
-    generator = np.random.Philox(key=np.array([seed, choice], np.uint64), counter=np.array([0, index, 0, 0], np.uint64))
+    counter = np.array([0, index, lane, 0], np.uint64)
+    generator = np.random.Philox(key=np.array([seed, choice], np.uint64), counter=counter)
     return float(np.random.Generator(generator).random())

@@ -14,7 +14,7 @@ from genai_pipeline.sampling.sampler import Draw, choose_tokens
 
 def draws(logits: list[float], options: GenerationOptions, count: int, seed: int = 5) -> list[int]:
     row = np.array([logits], np.float32)
-    return [choose_tokens(row.copy(), [Draw(options, seed, 0, index)])[0] for index in range(count)]
+    return [choose_tokens(row.copy(), [Draw(options, seed, 0, index)])[0].token for index in range(count)]
 
 
 def allowed_twin(logits: list[float], options: GenerationOptions) -> dict[int, float]:
@@ -39,15 +39,15 @@ def allowed_twin(logits: list[float], options: GenerationOptions) -> dict[int, f
 def test_greedy_takes_the_lowest_id_of_equal_logits() -> None:
     logits = np.array([[0, 3, 3, 1], [2, 2, 2, 2]], np.float32)
     greedy = GenerationOptions(temperature=0)
-    assert choose_tokens(logits, [Draw(greedy, 0, 0, 0)] * 2) == [1, 0]
+    assert [c.token for c in choose_tokens(logits, [Draw(greedy, 0, 0, 0)] * 2)] == [1, 0]
 
 
 def test_banned_tokens_are_never_chosen() -> None:
     banned = np.array([1, 2])
     logits = np.array([[0, 9, 9, 1]], np.float32)
-    assert choose_tokens(logits.copy(), [Draw(GenerationOptions(temperature=0), 0, 0, 0, banned)]) == [3]
+    assert choose_tokens(logits.copy(), [Draw(GenerationOptions(temperature=0), 0, 0, 0, banned)])[0].token == 3
     sampled = {
-        choose_tokens(logits.copy(), [Draw(GenerationOptions(), 1, 0, index, banned)])[0] for index in range(200)
+        choose_tokens(logits.copy(), [Draw(GenerationOptions(), 1, 0, index, banned)])[0].token for index in range(200)
     }
     assert sampled == {0, 3}
 
