@@ -11,6 +11,7 @@ from genai_pipeline.errors import OptionError
 from genai_pipeline.option_values import boolean, integer
 from genai_pipeline.problems import nearest, one_of
 from genai_pipeline.scheduler.policy import POLICIES
+from genai_pipeline.speculative.options import read_draft
 
 BACKENDS = ("auto", "ort")
 DEFAULT_MAX_BATCH = 16
@@ -38,6 +39,7 @@ class LoadArguments(TypedDict, total=False):
     cache_int8: bool
     cache_disk: str | int | None
     cache_folder: str | os.PathLike[str] | None
+    draft: str | os.PathLike[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,9 @@ class LoadOptions:
     ``cache_int8`` keeps cached prefixes as 8-bit integers: the one option that changes answers, by rounding.
     ``cache_disk`` (bytes or a text) lets them go to files in ``cache_folder`` (None: where the system has temporary
     files) before they are dropped.
+
+    ``draft`` says where drafts for speculative decoding come from: "auto" (what the package declares), "off", "lookup"
+    (the tokens so far), or a package with a smaller model. Tokens are the same with and without.
     """
 
     backend: str = "auto"
@@ -66,6 +71,7 @@ class LoadOptions:
     cache_int8: bool = False
     cache_disk: str | int | None = None
     cache_folder: str | None = None
+    draft: str = "auto"
 
     @staticmethod
     def of(**given: Unpack[LoadArguments]) -> LoadOptions:
@@ -136,4 +142,5 @@ _CHECKS: Mapping[str, Check] = {
     "cache_int8": boolean,
     "cache_disk": _as_given,
     "cache_folder": _optional(_path),
+    "draft": read_draft,
 }

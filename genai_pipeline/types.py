@@ -56,6 +56,7 @@ class RequestOptions(TypedDict, total=False):
     stop_token_ids: Sequence[int]
     ignore_eos: bool
     n: int  # samples of one prompt
+    speculate: bool  # False: no drafts for this request, whatever the package was loaded with
 
 
 PROMPT_OPTIONS = ("messages", "tokens", "system", "raw", "parameters")
@@ -64,19 +65,21 @@ QUEUE_OPTIONS = ("timeout", "priority", "key")
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts of a request: ``completion_tokens`` counts every sampled token, the end token too."""
+    """Token counts of a request: ``completion_tokens`` counts every sampled token, the end token too.
+
+    ``drafted_tokens`` were verified, ``accepted_tokens`` of them joined the answer; None where nothing was drafted.
+    """
 
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int = 0
+    drafted_tokens: int | None = None
+    accepted_tokens: int | None = None
 
     def to_dict(self) -> dict[str, int]:
         """The counts as JSON-ready fields."""
-        return {
-            "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": self.completion_tokens,
-            "cached_tokens": self.cached_tokens,
-        }
+        names = ("prompt_tokens", "completion_tokens", "cached_tokens", "drafted_tokens", "accepted_tokens")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
 @dataclass(frozen=True, slots=True)

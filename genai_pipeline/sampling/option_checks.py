@@ -134,6 +134,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "logprobs": boolean,
     "top_logprobs": _integer(0, MAX_TOP_LOGPROBS),
     "logprobs_of": _logprobs_of,
+    "speculate": boolean,
 }
 NULLABLE: Final = frozenset({"max_new_tokens", "seed"})  # None states the default on purpose
 

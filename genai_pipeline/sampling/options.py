@@ -48,6 +48,7 @@ class GenerationOptions:
     logprobs: bool = False
     top_logprobs: int = 0
     logprobs_of: Literal["model", "processed"] = "model"
+    speculate: bool = True  # let a drafter guess ahead; tokens are the same with and without
     sources: Mapping[str, str] = field(default_factory=dict)  # option -> "request", "package" or "default"
 
     @property

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from genai_pipeline.errors import OptionError
-from genai_pipeline.metadata.model import SpeculativeSpec
+
+if TYPE_CHECKING:
+    from genai_pipeline.metadata.model import SpeculativeSpec
 
 AUTO, OFF, LOOKUP = "auto", "off", "lookup"
 DEFAULT_MIN_MATCH = 2
