@@ -24,7 +24,7 @@ SECTIONS = (
     ("input", "textInput", "mediaInput", "tensorInput", "placeholder"),
     ("parameter", "numberParameter", "plainParameter", "choiceParameter"),
     ("output", "textOutput", "imageOutput", "audioOutput", "tensorOutput"),
-    ("tokenizer", "program", "programStep", "dataEntry"),
+    ("tokenizer", "infill", "program", "programStep", "dataEntry"),
     ("component", "ownComponent", "modelPair", "variant", "borrowedComponent", "span", "componentSession", "kv"),
     ("stage", "runStage", "guide", "opStage", "groupStage"),
     ("decodeStage", "promptTemplate", "positions", "walk", "stop", "carry", "collected"),

@@ -33,6 +33,12 @@ SUPPORTED: Final = frozenset(
         "kv.replace",
         "kv.window",
         "tokenizer.tokenizers",
+        "speculative.draft",
+        "speculative.lookup",
+        "tokenizer.infill",
+        "structured_output",
+        "tools",
+        "reasoning",
     }
 )
 _TENSORS: Final = ("tensor", "items", "vector")
@@ -138,6 +144,8 @@ def _tokenizer_needs(tokenizer: TokenizerSpec) -> Iterator[Need]:
         yield Need("tokenizer.truncate", below(tokenizer.at, "truncate"), what)
     if tokenizer.pad_to is not None:
         yield Need("tokenizer.pad_to", below(tokenizer.at, "pad_to"), what)
+    if tokenizer.infill is not None:
+        yield Need("tokenizer.infill", tokenizer.infill.at, what)
 
 
 def _component_needs(component: ComponentSpec) -> Iterator[Need]:

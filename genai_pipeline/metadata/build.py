@@ -26,6 +26,7 @@ from genai_pipeline.metadata.build_values import (
 from genai_pipeline.metadata.model import (
     AdapterSpec,
     DataSpec,
+    InfillSpec,
     InputSpec,
     LimitsSpec,
     OutputSpec,
@@ -160,7 +161,15 @@ def _tokenizer(name: str, node: Node) -> TokenizerSpec:
         add_bos=plain(get("add_bos")),
         truncate=integer(get("truncate")),
         pad_to=integer(get("pad_to")),
+        infill=_infill(get("infill")),
     )
+
+
+def _infill(node: Node | None) -> InfillSpec | None:
+    if node is None:
+        return None
+    prefix, suffix, middle = (plain(node.get(name)) for name in ("prefix", "suffix", "middle"))
+    return InfillSpec(node.named_at, prefix, suffix, middle, plain(node.get("order"), "psm"))
 
 
 def _program(name: str, node: Node) -> ProgramSpec:

@@ -76,6 +76,7 @@ CAPABILITIES: Final[Mapping[str, str]] = {
     "tokenizer.characters": "tokenizers that are a map of characters",
     "tokenizer.truncate": "tokenizers that cut texts to a length",
     "tokenizer.pad_to": "tokenizers that pad texts to a length",
+    "tokenizer.infill": "tokens for filling in the middle",
     "structured_output": "constraints on the output",
     "tools": "tool calls",
     "reasoning": "reasoning told apart from the answer",

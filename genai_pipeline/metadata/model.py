@@ -89,6 +89,17 @@ class OutputSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class InfillSpec:
+    """Tokens that ask a model to fill in the middle, by text or id, and their order: ``psm`` or ``spm``."""
+
+    at: Location
+    prefix: str | int
+    suffix: str | int
+    middle: str | int
+    order: Literal["psm", "spm"] = "psm"
+
+
+@dataclass(frozen=True, slots=True)
 class TokenizerSpec:
     """Where a tokenizer comes from and which special tokens it has, by text or id."""
 
@@ -103,6 +114,7 @@ class TokenizerSpec:
     add_bos: bool | None = None
     truncate: int | None = None
     pad_to: int | None = None
+    infill: InfillSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)

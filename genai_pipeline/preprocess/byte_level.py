@@ -23,12 +23,20 @@ def byte_characters() -> dict[str, int]:
 
 
 class ByteTable:
-    """Bytes of the tokens of a byte-level vocabulary, looked up once each."""
+    """Bytes of the tokens of a byte-level vocabulary, looked up once each; ``visible``: control tokens that show."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, visible: frozenset[int] = frozenset()) -> None:
         self._tokenizer = tokenizer
+        self._visible = visible
         self._characters = byte_characters()
         self._known: dict[int, bytes] = {}
+        self._showing: dict[frozenset[int], ByteTable] = {}
+
+    def showing(self, visible: frozenset[int]) -> ByteTable:
+        """The table in which some control tokens show; made once for each set."""
+        if not visible:
+            return self
+        return self._showing.setdefault(visible, ByteTable(self._tokenizer, visible))
 
     def __getitem__(self, token: int) -> bytes:
         known = self._known.get(token)
@@ -38,9 +46,12 @@ class ByteTable:
 
     def _bytes(self, token: int) -> bytes:
         """Bytes of a token; of a text that is not made of byte characters (an added token) its UTF-8."""
-        text = None if self._tokenizer.is_skipped(token) else self._tokenizer.id_to_token(token)
+        hidden = self._tokenizer.is_skipped(token) and token not in self._visible
+        text = None if hidden else self._tokenizer.id_to_token(token)
         if text is None:
             return b""
+        if token in self._visible:
+            return text.encode()
         mapped = [self._characters.get(character, -1) for character in text]
         return text.encode() if -1 in mapped else bytes(mapped)
 

@@ -53,12 +53,13 @@ class ChatTemplate:
         from genai_pipeline.preprocess.chat_template import ChatProgram
 
         self.source = source
+        self.texts = tuple(text for text in (source.text, source.tool_use) if text is not None)
         self._tokenizer = tokenizer
-        texts = [text for text in (source.text, source.tool_use) if text is not None]
-        programs = [ChatProgram(text, clock, name=source.title) for text in texts]
+        programs = [ChatProgram(text, clock, name=source.title) for text in self.texts]
         # without and with tools
         self._programs = [(program, _rules(program, modalities)) for program in (programs[0], programs[-1])]
-        self._texts = mark(tokenizer.template_texts(), TEMPLATE)
+        self._generation_prompt: str | None = None
+        self._token_texts = mark(tokenizer.template_texts(), TEMPLATE)
 
     @staticmethod
     def load(root: Path, spec: TokenizerSpec, tokenizer: Tokenizer) -> ChatTemplate | None:
@@ -90,7 +91,7 @@ class ChatTemplate:
         request = [conversation, tools, documents, extra]
         text = program.render(
             {
-                **self._texts,
+                **self._token_texts,
                 **mark(extra, REQUEST),
                 "messages": [_labelled(message) for message in conversation],
                 "tools": mark(tools, REQUEST),
@@ -99,6 +100,21 @@ class ChatTemplate:
             }
         )
         return RenderedPrompt(str.__str__(text), self._cut(text, frozenset(characters(request))))
+
+    def variables(self, *, tools: bool) -> frozenset[str]:
+        """What the template looks for among what it is given, of the one that is used with or without tools."""
+        return self._programs[tools][0].variables()
+
+    def generation_prompt(self) -> str:
+        """What the template writes after a turn of the user, for the answer to go on from; empty if it refuses one."""
+        if self._generation_prompt is None:
+            turn = [{"role": "user", "content": "x"}]
+            try:
+                with_it, without = (self.render_chat(turn, add_generation_prompt=add).text for add in (True, False))
+            except TemplateError:
+                with_it = without = ""
+            self._generation_prompt = with_it.removeprefix(without)
+        return self._generation_prompt
 
     def encode_chat(
         self,

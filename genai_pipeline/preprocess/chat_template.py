@@ -20,7 +20,7 @@ from typing import Any
 
 import jinja2
 import jinja2.filters
-from jinja2 import nodes
+from jinja2 import meta, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
@@ -108,6 +108,10 @@ class ChatProgram:
         """Whether the template asks if a content is a string (or not), so that it takes both forms."""
         return any(test.name in ("string", "iterable", "sequence") and _names_content(test.node)
                    for test in self._tree.find_all(nodes.Test))  # fmt: skip
+
+    def variables(self) -> frozenset[str]:
+        """Names that the template looks for among what it is given."""
+        return frozenset(meta.find_undeclared_variables(self._tree))
 
     def roles(self) -> frozenset[str]:
         """Roles that the template knows: the texts it compares a role with."""

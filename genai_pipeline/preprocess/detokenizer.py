@@ -33,15 +33,16 @@ class _State:
 class Detokenizer:
     """Turns tokens into text as they come; one per sequence, not thread-safe."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, visible: frozenset[int] = frozenset()) -> None:
         self._tokenizer = tokenizer
+        self._visible = visible
         self._bytes = tokenizer.byte_tokens
         self._state = _State()
 
     def push(self, token: int) -> str:
         """The text that ``token`` completes: often a word, sometimes nothing."""
         if self._tokenizer.is_skipped(token):
-            return ""
+            return self.flush() + (self._tokenizer.id_to_token(token) or "") if token in self._visible else ""
         state = self._state
         if token in self._bytes:
             self._state = _State(state.window, state.released, (state.run, token))
@@ -96,7 +97,10 @@ def _unrolled(run: _Run | None) -> list[int]:
     return tokens[::-1]
 
 
-def make_detokenizer(tokenizer: Tokenizer) -> Detokenizer | ByteLevelDetokenizer:
-    """The quickest detokeniser that gives exactly what the tokenizer decodes."""
+def make_detokenizer(tokenizer: Tokenizer, visible: frozenset[int] = frozenset()) -> Detokenizer | ByteLevelDetokenizer:
+    """The quickest detokeniser that gives exactly what the tokenizer decodes.
+
+    ``visible``: control tokens whose text is given too, for a parser that looks for them.
+    """
     table = tokenizer.byte_table
-    return Detokenizer(tokenizer) if table is None else ByteLevelDetokenizer(table)
+    return Detokenizer(tokenizer, visible) if table is None else ByteLevelDetokenizer(table.showing(visible))

@@ -8,14 +8,18 @@ from typing import Any
 from genai_pipeline.errors import RequestError
 from genai_pipeline.metadata.model import InputSpec, PackageSpec
 from genai_pipeline.option_values import as_integer, boolean
+from genai_pipeline.preprocess.answer_options import AnswerOptions
 from genai_pipeline.preprocess.chat import ChatTemplate, require_template
+from genai_pipeline.preprocess.infill import infill_text
 from genai_pipeline.preprocess.messages import user_turn
 from genai_pipeline.preprocess.parameters import read_parameters
 from genai_pipeline.preprocess.plain_encoder import encodable
+from genai_pipeline.preprocess.reasoning_tags import find_reasoning, without_earlier_reasoning
 from genai_pipeline.preprocess.tokenizer import Tokenizer
 from genai_pipeline.problems import nearest, one_of
 
 Messages = Sequence[Mapping[str, Any]]
+_PLAIN_ANSWER = AnswerOptions()
 DEFAULT_TOKENIZER = "default"
 
 
@@ -29,6 +33,11 @@ class PromptReader:
             name: ChatTemplate.load(package.root, spec, tokenizers[name]) for name, spec in package.tokenizers.items()
         }
 
+    @property
+    def templates(self) -> Mapping[str, ChatTemplate | None]:
+        """The chat template of each tokenizer, None for one that has none."""
+        return self._templates
+
     def prompt(
         self,
         prompt: str | None = None,
@@ -37,11 +46,14 @@ class PromptReader:
         tokens: Sequence[int] | None = None,
         system: str | None = None,
         raw: bool = False,
+        suffix: str | None = None,
         parameters: Mapping[str, Any] | None = None,
+        answer: AnswerOptions = _PLAIN_ANSWER,
     ) -> dict[str, Any]:
         """Values of a request that gives its text as exactly one of prompt, messages and tokens.
 
-        One that gives none of them means the default of the main input, where that has one.
+        One that gives none of them means the default of the main input, where that has one. With a ``suffix``, what
+        stands between prompt and suffix is asked for, as a raw prompt.
         """
         spec = self._main_input()
         given = {"prompt": prompt, "messages": messages, "tokens": tokens}
@@ -51,17 +63,20 @@ class PromptReader:
         if len(named) != 1:
             what = " and ".join(named) if named else "none of them"
             raise RequestError(f"give exactly one of prompt, messages and tokens, not {what}", param="prompt")
-        _check_plain(system, boolean("raw", raw), plain=prompt is not None)
+        _check_plain(system, suffix, boolean("raw", raw), plain=prompt is not None)
         if tokens is not None:
+            answer.check_untemplated()
             values = self._tokens(spec, tokens)
         elif messages is not None:
-            values = self._chat(spec, messages)
+            values = self._chat(spec, messages, answer)
+        elif suffix is not None:
+            values = self._text(spec, self._infill(spec, prompt, suffix), None, answer, raw=True)
         else:
-            values = self._text(spec, prompt, system, raw=raw)
+            values = self._text(spec, prompt, system, answer, raw=raw)
         others = {name: None for name in self._package.inputs if name != spec.name}
         return {**values, **self._defaults(others), **read_parameters(self._package.parameters, parameters or {})}
 
-    def inputs(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def inputs(self, given: Mapping[str, Any], answer: AnswerOptions = _PLAIN_ANSWER) -> dict[str, Any]:
         """Values of a request that names declared inputs and parameters; a list of messages is a conversation."""
         inputs, parameters = self._package.inputs, self._package.parameters
         for name in given:
@@ -75,9 +90,9 @@ class PromptReader:
             if value is None:
                 values.update(self._defaults({name: None}))
             elif isinstance(value, str):
-                values.update(self._text(spec, value, None, raw=False))
+                values.update(self._text(spec, value, None, answer, raw=False))
             else:
-                values.update(self._chat(spec, value))
+                values.update(self._chat(spec, value, answer))
         chosen = {name: value for name, value in given.items() if name in parameters}
         return {**values, **read_parameters(parameters, chosen)}
 
@@ -99,26 +114,49 @@ class PromptReader:
         for name in names:
             spec = self._package.inputs[name]
             if spec.default is not None:
-                values.update(self._text(spec, spec.default, None, raw=False))
+                values.update(self._text(spec, spec.default, None, _PLAIN_ANSWER, raw=False))
             elif spec.required:
                 raise RequestError(f"input '{name}' is required", param=name)
         return values
 
-    def _text(self, spec: InputSpec, text: Any, system: str | None, *, raw: bool) -> dict[str, Any]:
+    def _text(
+        self, spec: InputSpec, text: Any, system: str | None, answer: AnswerOptions, *, raw: bool
+    ) -> dict[str, Any]:
         if not isinstance(text, str):
             raise RequestError(f"{spec.name} must be a string, not {type(text).__name__}", param=spec.name)
         for what, written in ((spec.name, text), ("system", system or "")):
             encodable(written, what)
         name = spec.tokenizer or DEFAULT_TOKENIZER
         if not raw and (self._templates.get(name) is not None or system is not None):
-            return self._chat(spec, user_turn(text, system))
+            return self._chat(spec, user_turn(text, system), answer)
+        answer.check_untemplated()
         tokenizer = self._tokenizers.get(name)
         return _published(spec, text, () if tokenizer is None else tokenizer.encode_prompt(text))
 
-    def _chat(self, spec: InputSpec, messages: Messages) -> dict[str, Any]:
+    def _chat(self, spec: InputSpec, messages: Messages, answer: AnswerOptions) -> dict[str, Any]:
         template = require_template(self._templates.get(spec.tokenizer or DEFAULT_TOKENIZER))
-        rendered = template.render_chat(messages)
+        variables = answer.for_template(template)
+        rendered = template.render_chat(self._replayed(messages, template), **variables)
         return _published(spec, rendered.text, template.encode(rendered))
+
+    def _replayed(self, messages: Messages, template: ChatTemplate) -> Messages:
+        """The conversation without earlier reasoning; anything that is none goes on to where it is refused."""
+        if isinstance(messages, str | bytes) or not isinstance(messages, Sequence):
+            return messages
+        tags = find_reasoning(self._package.reasoning, template.texts)
+        opened = tags is not None and tags.opened_by(template.generation_prompt())
+        return without_earlier_reasoning(messages, tags, opened=opened)
+
+    def _infill(self, spec: InputSpec, before: Any, after: Any) -> Any:
+        """The raw prompt for what stands between two texts; a prompt that is no text goes on to where it is refused."""
+        if not isinstance(after, str):
+            raise RequestError(f"suffix must be a string, not {type(after).__name__}", param="suffix")
+        if not isinstance(before, str):
+            return before
+        name = spec.tokenizer or DEFAULT_TOKENIZER
+        declared = self._package.tokenizers.get(name)
+        infill = None if declared is None else declared.infill
+        return infill_text(infill, self._tokenizers.get(name), before, after)
 
     def _tokens(self, spec: InputSpec, tokens: Sequence[int]) -> dict[str, Any]:
         tokenizer = self._tokenizers.get(spec.tokenizer or DEFAULT_TOKENIZER)
@@ -130,8 +168,13 @@ class PromptReader:
         return _published(spec, "" if tokenizer is None else tokenizer.decode(ids, skip_special=False), ids)
 
 
-def _check_plain(system: Any, raw: bool, *, plain: bool) -> None:
+def _check_plain(system: Any, suffix: Any, raw: bool, *, plain: bool) -> None:
     """Refuse what goes with a plain prompt only, where there is none."""
+    if suffix is not None and not plain:
+        raise RequestError("suffix goes with a plain prompt, not with messages or tokens", param="suffix")
+    if suffix is not None and system is not None:
+        hint = "what is filled in is asked for without the chat template"
+        raise RequestError("suffix and system exclude each other", param="system", hint=hint)
     if raw and not plain:
         hint = "messages are rendered by the chat template, tokens are sent as they are"
         raise RequestError("raw goes with a plain prompt, not with messages or tokens", param="raw", hint=hint)

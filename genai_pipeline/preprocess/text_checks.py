@@ -31,7 +31,9 @@ def check_text(spec: PackageSpec, vocab_sizes: Mapping[str, int], problems: Prob
             _check_default_stops(stage.decode.generation, tokenizer, problems)
             _check_default_stops(spec.generation, tokenizer, problems)
             _check_vocabulary(stage, tokenizer, vocab_sizes.get(stage.id), problems)
-    return {name: tokenizer for name, tokenizer in tokenizers.items() if tokenizer is not None}
+    loaded = {name: tokenizer for name, tokenizer in tokenizers.items() if tokenizer is not None}
+    _check_reasoning_end(spec, loaded, problems)
+    return loaded
 
 
 def _check_tokenizer(spec: PackageSpec, declared: TokenizerSpec, problems: Problems) -> Tokenizer | None:
@@ -40,7 +42,31 @@ def _check_tokenizer(spec: PackageSpec, declared: TokenizerSpec, problems: Probl
     tokenizer = read_tokenizer(spec.root, declared, problems)
     if tokenizer is not None and (declared.chat_template is None or _is_there(spec, declared.chat_template)):
         read_chat_template(spec.root, declared, tokenizer, problems)
+    if tokenizer is not None:
+        _check_infill(declared, tokenizer, problems)
     return tokenizer
+
+
+def _check_infill(declared: TokenizerSpec, tokenizer: Tokenizer, problems: Problems) -> None:
+    """Tokens of infill prompts: each must come out as one token where its text is written into a prompt."""
+    infill = declared.infill
+    if infill is None:
+        return
+    for field, token in (("prefix", infill.prefix), ("suffix", infill.suffix), ("middle", infill.middle)):
+        at = replace(infill.at, path=f"{infill.at.path}.{field}")
+        found = tokenizer.vocabulary.resolve(f"infill.{field}", token, at, problems)
+        if found is not None and tokenizer.encode_text(tokenizer.id_to_token(found) or "", True) != (found,):
+            message = f"infill.{field}: the text of {token!r} in a prompt does not become this token"
+            problems.error(at, "tokenizer.infill", message, "name one of the tokenizer's added tokens")
+
+
+def _check_reasoning_end(spec: PackageSpec, tokenizers: Mapping[str, Tokenizer], problems: Problems) -> None:
+    """A token that ends the whole generation cannot end its reasoning."""
+    close = (spec.reasoning or {}).get("close", "")
+    if any(tokenizer.token_to_id(close) in tokenizer.end_ids for tokenizer in tokenizers.values()):
+        at = replace(spec.at, path="reasoning.close")
+        message = f"reasoning ends with {close!r}, which is a token that ends the whole generation"
+        problems.error(at, "reasoning.close", message, "name the text between reasoning and answer")
 
 
 def _is_there(spec: PackageSpec, file: str) -> bool:

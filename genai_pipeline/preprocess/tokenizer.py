@@ -164,6 +164,10 @@ class Tokenizer:
             return (self.bos_id, *ids)
         return tuple(ids)
 
+    def control_ids(self, texts: Iterable[str]) -> frozenset[int]:
+        """Ids of those of the texts that are control tokens."""
+        return frozenset(self._control[text] for text in texts if text in self._control)
+
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
         """Text of ids; ids outside the vocabulary add nothing."""
         return self._parsing.decode(ids, skip_special_tokens=skip_special)

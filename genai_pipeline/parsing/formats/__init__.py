@@ -1,0 +1,1 @@
+"""The formats in which models write tool calls, one module each."""
