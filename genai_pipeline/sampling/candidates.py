@@ -34,23 +34,26 @@ def block_maxima(numbers: Numbers) -> Numbers:
 
 def kth_largest(numbers: Numbers, k: int) -> Any:
     """The k-th largest number, k from 1 to all."""
-    return np.partition(numbers, len(numbers) - k)[len(numbers) - k]
+    ordered = numbers.copy()
+    ordered.partition(len(numbers) - k)
+    return ordered[len(numbers) - k]
 
 
 def largest(numbers: Numbers, k: int, maxima: Numbers | None = None) -> Positions:
     """Ascending positions of the k largest numbers, those that are -inf left out."""
     if k >= len(numbers):
-        return np.flatnonzero(numbers > -np.inf)
+        found: Positions = (numbers > -np.inf).nonzero()[0]
+        return found
     if maxima is None:
         maxima = block_maxima(numbers)
     bound = kth_largest(maxima if k <= len(maxima) else numbers, k)
-    positions: Positions = np.flatnonzero(numbers >= bound if bound > -np.inf else numbers > -np.inf)
+    positions: Positions = (numbers >= bound if bound > -np.inf else numbers > -np.inf).nonzero()[0]
     if len(positions) <= k:
         return positions
     values = numbers[positions]
     exact = kth_largest(values, k)
     keep = values > exact
-    equal = np.flatnonzero(values == exact)
+    equal = (values == exact).nonzero()[0]
     keep[equal[: k - np.count_nonzero(keep)]] = True
     kept: Positions = positions[keep]
     return kept
@@ -59,7 +62,8 @@ def largest(numbers: Numbers, k: int, maxima: Numbers | None = None) -> Position
 def best_first(numbers: Numbers, k: int) -> Positions:
     """Positions of the k largest numbers, largest first, those that are -inf left out."""
     positions = largest(numbers, k)
-    return positions[np.argsort(-numbers[positions], kind="stable")]
+    order: Positions = positions[(-numbers[positions]).argsort(kind="stable")]
+    return order
 
 
 def best_prefix(scores: NDArray[np.float64], weights: NDArray[np.float64], mass: float) -> Positions:
@@ -70,17 +74,12 @@ def best_prefix(scores: NDArray[np.float64], weights: NDArray[np.float64], mass:
     maxima = block_maxima(scores)
     for count in _PREFIXES:
         if _LEAST_GAIN * count > len(scores):
-            break
+            break  # what is left is sorted
         bound = kth_largest(maxima if count <= len(maxima) else scores, count)
-        order, sums = _by_score(np.flatnonzero(scores >= bound), scores, weights)
+        positions = (scores >= bound).nonzero()[0]
+        order: Positions = positions[(-scores[positions]).argsort(kind="stable")]
+        sums = weights[order].cumsum()
         if sums[-1] >= mass:
-            return order[: int(np.searchsorted(sums, mass)) + 1]
-    order, sums = _by_score(np.arange(len(scores)), scores, weights)
-    return order[: int(np.searchsorted(sums, mass)) + 1]
-
-
-def _by_score(
-    positions: Positions, scores: NDArray[np.float64], weights: NDArray[np.float64]
-) -> tuple[Positions, NDArray[np.float64]]:
-    order = positions[np.argsort(-scores[positions], kind="stable")]
-    return order, np.cumsum(weights[order])
+            return order[: sums.searchsorted(mass) + 1]
+    order = (-scores).argsort(kind="stable")
+    return order[: weights[order].cumsum().searchsorted(mass) + 1]

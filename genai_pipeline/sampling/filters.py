@@ -50,7 +50,7 @@ def candidates(
         ids = largest(row, options.top_k, maxima)
     elif options.min_p > 0 and options.top_p == 1:
         bound = peak + options.temperature * math.log(options.min_p)
-        ids = np.flatnonzero(row >= bound - _SLACK * max(1.0, abs(bound), abs(peak)))
+        ids = (row >= bound - _SLACK * max(1.0, abs(bound), abs(peak))).nonzero()[0]
     logits = (row if ids is None else row[ids]).astype(np.float64)
     logits -= peak
     logits /= options.temperature
@@ -80,7 +80,9 @@ def filtered(found: Candidates, options: GenerationOptions, coin: float, most_su
 
 def nucleus(weights: Weights, top_p: float) -> Positions:
     """The fewest most likely tokens that together reach the probability ``top_p``."""
-    return np.sort(best_prefix(weights, weights, top_p * float(weights.sum())))
+    positions = best_prefix(weights, weights, top_p * float(weights.sum()))
+    positions.sort()
+    return positions
 
 
 def typical(weights: Weights, mass: float) -> Positions:

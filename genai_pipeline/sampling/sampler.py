@@ -101,23 +101,25 @@ def _sampled(row: Row, draw: Draw, logprobs: bool) -> Chosen:
     most_surprise = draw.state.most_surprise if options.mirostat and draw.state is not None else None
     found = filtered(candidates(row, peak, maxima, options), options, coin, most_surprise)
     position = draw_position(found.weights, uniform(draw.seed, draw.choice, draw.position))
-    surprise = -math.log2(found.weights[position] / found.weights.sum())
+    surprise = 0.0 if most_surprise is None else -math.log2(found.weights[position] / found.weights.sum())
     drawn = drawn_logprobs(found, position, options.top_logprobs) if logprobs else None
     return Chosen(found.token(position), drawn, surprise)
 
 
 def draw_position(weights: NDArray[np.float64], number: float) -> int:
     """The position at which ``number`` in [0, 1) falls into the weights laid end to end; never one of weight 0."""
-    sums = np.cumsum(np.add.reduceat(weights, np.arange(0, len(weights), _BLOCK)))
+    if len(weights) <= _BLOCK:
+        sums = weights.cumsum()
+        return int(sums.searchsorted(number * float(sums[-1]), side="right"))
+    sums = np.add.reduceat(weights, np.arange(0, len(weights), _BLOCK)).cumsum()
     point = number * float(sums[-1])
-    block = int(np.searchsorted(sums, point, side="right"))
-    start = block * _BLOCK
-    inside = np.cumsum(weights[start : start + _BLOCK])
+    block = int(sums.searchsorted(point, side="right"))
+    inside = weights[block * _BLOCK : (block + 1) * _BLOCK]
     rest = point - float(sums[block - 1]) if block else point
-    found = int(np.searchsorted(inside, rest, side="right"))
+    found = int(inside.cumsum().searchsorted(rest, side="right"))
     if found == len(inside):  # sums of a block differ by rounding, so that the rest can lie beyond it
-        found = int(np.flatnonzero(weights[start : start + _BLOCK])[-1])
-    return start + found
+        found = int(inside.nonzero()[0][-1])
+    return block * _BLOCK + found
 
 
 def _forced(draw: Draw, vocabulary: int, logprobs: bool) -> Chosen:

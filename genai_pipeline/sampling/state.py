@@ -23,7 +23,7 @@ class Chosen(NamedTuple):
 
     token: int
     logprobs: TokenLogprobs | None = None
-    surprise: float = 0.0  # bits: -log2 of its probability among the tokens it was drawn from
+    surprise: float = 0.0  # with Mirostat, bits: -log2 of its probability among the tokens it was drawn from
 
 
 class SamplingState:
