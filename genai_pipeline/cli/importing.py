@@ -27,12 +27,15 @@ def import_gguf(
         typer.Option(help="float32 repeats the reference; exact keeps the quantised values; fast is quickest."),
     ] = "fast",
     name: Annotated[str | None, typer.Option(help="The package's name (default: the name of the folder).")] = None,
+    layers: Annotated[
+        int | None, typer.Option(help="Keep only so many layers, the first ones: a rough model to draft with.")
+    ] = None,
 ) -> None:
     """Make a package of a GGUF file: graph, weights, tokenizer, chat template and metadata."""
     from genai_pipeline.importers import gguf
 
     output: Output = ctx.obj
     with output.progress() as progress:
-        folder = gguf.import_gguf(source, target, precision=precision, name=name, progress=progress)
+        folder = gguf.import_gguf(source, target, precision=precision, name=name, layers=layers, progress=progress)
     output.note(f"made {folder} ({precision})")
     write(f"{folder}\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -105,6 +105,13 @@ def read_config(file: GgufFile) -> DecoderConfig:
             hint="join the parts first, e.g. with llama-gguf-split --merge",
         )
     return _ConfigReader(file, name).read()
+
+
+def truncated(config: DecoderConfig, layers: int) -> DecoderConfig:
+    """The decoder without its last layers: a rougher, faster one with the same tokens, e.g. to draft for the whole."""
+    if not 1 <= layers <= config.layers:
+        raise ImportModelError(f"the model has {config.layers} layers, not {layers}", hint=f"keep 1 to {config.layers}")
+    return replace(config, layers=layers, attention=config.attention[:layers])
 
 
 class _ConfigReader:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from genai_pipeline.errors import ImportModelError
-from genai_pipeline.importers.gguf.architecture import read_config
+from genai_pipeline.importers.gguf.architecture import read_config, truncated
 from genai_pipeline.importers.gguf.graph_builder import write_decoder
 from genai_pipeline.importers.gguf.layout import check_tensors
 from genai_pipeline.importers.gguf.linear import PRECISIONS, Precision
@@ -19,14 +19,21 @@ from genai_pipeline.metadata.schema import load_schema
 
 
 def import_gguf(
-    source: Path, target: Path, *, precision: str = "fast", name: str | None = None, progress: Progress = silent
+    source: Path,
+    target: Path,
+    *,
+    precision: str = "fast",
+    name: str | None = None,
+    layers: int | None = None,
+    progress: Progress = silent,
 ) -> Path:
     """Turns the GGUF file ``source`` into the package folder ``target`` and returns it.
 
     ``precision``: ``float32`` (dequantised), ``exact`` (stored codes, computed in float32) or ``fast`` (8-bit codes
-    and integer products). ``name``: the package's, if not that of its folder. ``progress`` gets the source bytes that
-    are done. Raises ``ImportModelError`` before anything is written when the file is damaged or not supported, when
-    ``target`` is taken, or when the name is none for a package.
+    and integer products). ``name``: the package's, if not that of its folder. ``layers``: keep only so many, the first
+    ones: a rough model that can draft for the whole one. ``progress`` gets the source bytes that are done. Raises
+    ``ImportModelError`` before anything is written when the file is damaged or not supported, when ``target`` is taken,
+    when the name is none for a package, or when there are not so many layers.
     """
     chosen = _precision(precision)
     title = _name(name, target)
@@ -36,8 +43,12 @@ def import_gguf(
     file = open_gguf(source)
     config = read_config(file)
     check_tensors(file, config)
+    if layers is not None:
+        config = truncated(config, layers)
     tokenizer = export_tokenizer(file)
     summary = f"{file.metadata.get('general.name', title)} ({config.architecture}), {chosen.name} weights"
+    if layers is not None:
+        summary += f", the first {layers} layers"
     total = sum(tensor.nbytes for tensor in file.tensors.values())
     with new_package(target) as folder:
         write_text(folder / "inference_metadata.yaml", metadata_text(title, config, tokenizer, file.metadata, summary))

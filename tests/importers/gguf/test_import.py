@@ -182,3 +182,23 @@ def test_tokenizer_json_marks_control_tokens(tmp_path: Path, tiny_model: Any) ->
     package = import_gguf(tiny_model().write(tmp_path / "tiny.gguf"), tmp_path / "package")
     added = json.loads((package / "tokenizer.json").read_text())["added_tokens"]
     assert [(token["content"], token["special"]) for token in added] == [("<|end|>", True), ("<|start|>", True)]
+
+
+def test_the_last_layers_can_be_left_out(tmp_path: Path, tiny_model: Any, plain_decoder: Any) -> None:
+    source = tiny_model().write(tmp_path / "tiny.gguf")
+    whole = import_gguf(source, tmp_path / "whole", precision="float32")
+    all_kept = import_gguf(source, tmp_path / "kept", precision="float32", layers=2)
+    short = import_gguf(source, tmp_path / "short", precision="float32", layers=1)
+    assert (all_kept / "model.onnx.data").read_bytes() == (whole / "model.onnx.data").read_bytes()
+    assert "layers: 1" in (short / "inference_metadata.yaml").read_text()
+    assert (short / "tokenizer.json").read_bytes() == (whole / "tokenizer.json").read_bytes()
+    tokens = [3, 4, 5]
+    first, second = (np.asarray(plain_decoder(path / "model.onnx").feed(tokens)) for path in (whole, short))
+    assert first.shape == second.shape
+    assert not np.allclose(first, second)
+
+
+@pytest.mark.parametrize("layers", [0, -1, 99])
+def test_no_other_number_of_layers_is_taken(tmp_path: Path, tiny_model: Any, layers: int) -> None:
+    error = refused(tmp_path, tiny_model(), "the model has 2 layers", layers=layers)
+    assert error.hint == "keep 1 to 2"
