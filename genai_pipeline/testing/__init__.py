@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from genai_pipeline.testing.builder import GraphBuilder
 from genai_pipeline.testing.kinds import KINDS, KindOptions
-from genai_pipeline.testing.packages import TinyPackage, metadata_text, write_package
+from genai_pipeline.testing.packages import TinyPackage, metadata_text, write_draft, write_package
 from genai_pipeline.testing.vocabulary import CHATML, Vocabulary, byte_level, words
 
 __all__ = [
@@ -20,5 +20,6 @@ __all__ = [
     "byte_level",
     "metadata_text",
     "words",
+    "write_draft",
     "write_package",
 ]

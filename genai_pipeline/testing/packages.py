@@ -35,6 +35,8 @@ class TinyPackage(os.PathLike[str]):
     vocabulary: Vocabulary
     twin: Twin
     end_ids: tuple[int, ...]
+    kind: str
+    options: Mapping[str, Any]  # of the kind, as given
 
     def __fspath__(self) -> str:
         """The package folder."""
@@ -101,7 +103,20 @@ def write_package(
     if edit is not None:
         edit(metadata)
     (root / METADATA_FILE).write_text(metadata_text(metadata), encoding="utf-8")
-    return TinyPackage(root, content.vocabulary, content.twin, tuple(content.vocabulary.id_list(eos)))
+    ends = tuple(content.vocabulary.id_list(eos))
+    return TinyPackage(root, content.vocabulary, content.twin, ends, kind, options)
+
+
+def write_draft(folder: str | os.PathLike[str], package: TinyPackage, **changes: Any) -> TinyPackage:
+    """Write a package that can draft for ``package``: the same kind and tokens, with some options changed.
+
+    ``layers=1`` leaves out layers of a decoder, so that it seldom agrees; another ``script`` agrees where the two are
+    the same; without changes it always agrees. Raises ValueError when the change gives it other tokens.
+    """
+    draft = write_package(folder, package.kind, name=f"tiny-{package.kind}-draft", **{**package.options, **changes})
+    if draft.vocabulary.tokens != package.vocabulary.tokens:
+        raise ValueError("this draft would have other tokens: give a script of the same words")
+    return draft
 
 
 def write_graph(path: Path, graph: GraphBuilder, *, external_data: bool = False) -> Path:

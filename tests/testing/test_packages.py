@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 import genai_pipeline as gp
-from genai_pipeline.testing import KINDS, KindOptions, metadata_text, write_package
+from genai_pipeline.testing import KINDS, KindOptions, metadata_text, write_draft, write_package
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -108,3 +108,22 @@ def test_metadata_text_reads_back():
         "many": {"a": 1, "b": 2, "c": 3, "d": {}},
     }
     assert yaml.safe_load(metadata_text(value)) == value
+
+
+def test_a_draft_has_the_same_tokens_and_agrees_as_far_as_it_is_the_same(tmp_path):
+    package = write_package(tmp_path / "kv", "kv", update="append", layers=3)
+    same = write_draft(tmp_path / "same", package)
+    short = write_draft(tmp_path / "short", package, layers=1)
+    prompt = [20, 21, 22]
+    assert same.expected(prompt, 8) == package.expected(prompt, 8) != short.expected(prompt, 8)
+    assert (same.path / "tokenizer.json").read_bytes() == (package.path / "tokenizer.json").read_bytes()
+    script = write_package(tmp_path / "script", "script", script=["a", "b", "c"])
+    other = write_draft(tmp_path / "other", script, script=["a", "c", "c"])
+    start = [package.vocabulary.id("<|go|>")]
+    assert [a == b for a, b in zip(script.expected(start, 3), other.expected(start, 3), strict=True)] == [
+        True,
+        False,
+        True,
+    ]
+    with pytest.raises(ValueError, match="other tokens"):
+        write_draft(tmp_path / "wrong", script, script=["a", " dog"])
