@@ -1,7 +1,8 @@
 """Tool calls found in a stream of text: everything else is passed on, in order, as soon as it can be told apart.
 
-White space beside a call belongs to the call. A call that breaks off or does not follow its format comes out as text,
-whole; pieces of it that are out already are withdrawn. Only the calls that a request may make count as such.
+White space beside a call belongs to the call, but that texts on both sides of calls stay apart: they keep the white
+space before the calls, or else the one after them. A call that breaks off or does not follow its format comes out as
+text, whole; pieces of it that are out already are withdrawn. Only the calls that a request may make count as such.
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ class CallStream:
         self._clear = True  # whether only white space has come since the beginning, or since a call
         self._after_call = False  # whether only white space has come since a call
         self._close_due = False  # whether a closing text may still come
+        self._white = ""  # before the call that is being read
+        self._lead = ""  # white space between the last text and a call after it
+        self._gap = ""  # white space since then, outside of calls
+        self._any_text = False
         self._text: list[str] = []
 
     @property
@@ -55,9 +60,19 @@ class CallStream:
         """What was held back, at the end of the text."""
         if self._reader is not None:
             self._step("")
-        self._text.append(self._held)
+        self._emit(self._held)
         self._held = ""
         return self._out()
+
+    def _emit(self, text: str) -> None:
+        """Text of the answer, not empty unless it is the last."""
+        if not text:
+            return
+        if self._any_text:
+            self._text.append(self._lead or self._gap)
+        self._text.append(text)
+        self._any_text = True
+        self._lead = self._gap = ""
 
     def _out(self) -> Pieces:
         text, deltas = "".join(self._text), merged(self._sink.deltas)
@@ -81,32 +96,36 @@ class CallStream:
         """Give the reader one character, or the end of the text; false when it is done."""
         assert self._reader is not None
         whole = self._sink.whole
+        going_on, well_formed = True, False
         try:
             self._reader.send(char)
         except StopIteration:
-            self._leave(well_formed=self._sink.whole > self._whole_before)
-            return False
+            going_on, well_formed = False, self._sink.whole > self._whole_before
         except MalformedError:
-            if self._sink.whole != whole:
-                self._raw = [self._chars.ahead or ""]
-            self._leave(well_formed=False)
-            return False
+            going_on = False
         if self._sink.whole != whole:
             self._raw = [self._chars.ahead or ""]  # what came before belongs to whole calls
-        return True
+            self._lead = self._lead or self._white
+        if not going_on:
+            self._leave(well_formed=well_formed)
+        return going_on
 
     def _leave(self, *, well_formed: bool) -> None:
+        raw = "".join(self._raw)
+        raw = raw[: len(raw) - len(self._chars.ahead or "")]
         self._reader = None
-        self._clear = self._after_call = self._close_due = well_formed
-        if not well_formed:
-            raw = "".join(self._raw)
-            self._text.append(raw[: len(raw) - len(self._chars.ahead or "")])
-            self._sink.withdraw()
         self._raw = []
+        self._clear = self._after_call = self._close_due = well_formed
+        if well_formed:
+            self._gap += raw if raw.isspace() else ""
+        else:
+            self._emit(raw)
+            self._sink.withdraw()
 
     def _enter(self, lead: str, opened: str, rest: str) -> bool:
         """A call may begin; ``lead``: white space before it."""
         self._raw = [lead, opened]
+        self._white = lead
         self._held = rest
         self._chars = Chars()
         self._whole_before = self._sink.whole
@@ -116,9 +135,10 @@ class CallStream:
 
     def _scan(self) -> bool:
         """Tell apart what is held, outside of calls; true when there may be more to tell."""
-        if self._after_call:
-            self._held = self._held.lstrip(WHITE)
         start = self._held.lstrip(WHITE)
+        if self._after_call:
+            self._gap += self._held[: len(self._held) - len(start)]
+            self._held = start
         if not start:
             return False
         if self._close_due:
@@ -148,7 +168,7 @@ class CallStream:
         """Pass on text up to an index, but for white space before that, which may belong to a call."""
         ready = self._held[:end].rstrip(WHITE)
         if ready:
-            self._text.append(ready)
+            self._emit(ready)
             self._held = self._held[len(ready) :]
             self._clear = self._after_call = self._close_due = False
         return False
