@@ -144,6 +144,26 @@ class OptionError(RequestError):
     code = "invalid_option"
 
 
+class ConstraintError(OptionError):
+    """What an answer must look like cannot be used or enforced; ``pointer`` is the JSON pointer of the ``keyword``.
+
+    Both are empty when the fault lies in no keyword of a JSON Schema.
+    """
+
+    code = "invalid_constraint"
+
+    def __init__(
+        self, message: str, *, param: str | None = None, keyword: str = "", pointer: str = "", hint: str = ""
+    ) -> None:
+        super().__init__(message, param=param, hint=hint)
+        self.keyword = keyword
+        self.pointer = pointer
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error with the keyword at fault as JSON-ready fields."""
+        return {**super().to_dict(), "keyword": self.keyword, "pointer": self.pointer}
+
+
 class PromptTooLongError(RequestError):
     """The prompt, or the prompt with its explicit budget, does not fit the context."""
 
@@ -211,6 +231,19 @@ class GraphRunError(BackendError):
     """A graph run failed; the message names component and stage."""
 
     code = "graph_run_failed"
+
+
+class ConstraintRunError(GenaiError):
+    """A constraint allows no further token of this vocabulary, or following it takes more than its limits."""
+
+    code = "constraint_failed"
+
+
+class ExtraMissingError(GenaiError):
+    """A library of an optional extra is needed and not installed; the hint says how to install it."""
+
+    code = "extra_missing"
+    exit_code = 5
 
 
 class OutputError(GenaiError):

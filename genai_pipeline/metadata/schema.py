@@ -26,7 +26,14 @@ if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
 SCHEMA_FILE: Final = "inference_metadata.schema.json"
+DRAFTS: Final = (  # of JSON Schema, by the address of their metaschema, newest first
+    "https://json-schema.org/draft/2020-12/schema",
+    "https://json-schema.org/draft/2019-09/schema",
+    "http://json-schema.org/draft-07/schema",
+    "http://json-schema.org/draft-06/schema",
+)
 CHOICES: Final = frozenset({"oneOf", "anyOf", "not"})
+MAX_MESSAGE: Final = 500  # characters of a message of the metaschema, which quotes the value at fault
 MAX_PASSES: Final = 12  # of checking again after a repair
 
 
@@ -68,6 +75,31 @@ def fits_option(name: str, value: Any) -> bool:
     """Whether a value is one that the generation option of that name may have."""
     option = load_schema()["$defs"]["options"]["properties"][name]
     return bool(_validator().evolve(schema=option).is_valid(value))
+
+
+@dataclass(frozen=True, slots=True)
+class MetaFault:
+    """Where and why a JSON Schema is not one: the path within it, and what its metaschema says."""
+
+    path: tuple[str | int, ...]
+    message: str
+
+
+def metaschema_fault(schema: Any, draft: str) -> MetaFault | None:
+    """The first fault of a JSON Schema under the metaschema of ``draft``, one of DRAFTS; None when it is valid."""
+    from jsonschema.exceptions import best_match
+
+    validator = _metavalidator(draft)
+    error = best_match(validator.iter_errors(schema))
+    return None if error is None else MetaFault(tuple(error.absolute_path), error.message[:MAX_MESSAGE])
+
+
+@functools.cache
+def _metavalidator(draft: str) -> Validator:
+    from jsonschema import validators
+
+    of_draft = validators.validator_for({"$schema": draft})
+    return of_draft(of_draft.META_SCHEMA)
 
 
 def _repaired(root: Node, repair: Repair) -> tuple[Node, list[Fault]]:

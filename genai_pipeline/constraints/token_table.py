@@ -1,0 +1,103 @@
+"""What the tokens of a vocabulary write, as bytes, whatever the kind of tokenizer; found out from its own decoder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from genai_pipeline.errors import OptionError
+from genai_pipeline.preprocess.tokenizer import Tokenizer
+
+_UNKNOWN: Final = "\ufffd"
+_CHECKED: Final = 512  # tokens whose texts are compared joined and apart
+# Texts whose encoding shows whether text may be tokenised piece by piece, as fast-forwarding does.
+_PROBES: Final = ("a", " a", "a b", "\n", '{"a": 1}', "  x")
+
+
+@dataclass(frozen=True)
+class TokenTable:
+    """The bytes of each token up to the width of the logits; empty for tokens that no text may contain."""
+
+    tokenizer: Tokenizer
+    vocabulary_size: int
+
+    @cached_property
+    def texts(self) -> list[bytes]:
+        """Bytes by id. Raises OptionError when tokens have no bytes of their own."""
+        size = min(self.tokenizer.highest_id + 1, self.vocabulary_size)
+        table = self.tokenizer.byte_table
+        if table is not None:
+            return [table[token] for token in range(size)]
+        texts = _Decoded(self.tokenizer).texts(size)
+        self._check_joined(texts)
+        return texts
+
+    @cached_property
+    def drops_space(self) -> bool:
+        """Whether the decoder leaves out one space at the start of a text."""
+        spaced = next((token for token, text in enumerate(self.texts) if text[:1] == b" " and len(text) > 1), None)
+        return spaced is not None and not self.tokenizer.decode([spaced]).startswith(" ")
+
+    @cached_property
+    def canonical(self) -> bool:
+        """Whether encoding any piece of text gives the tokens that write exactly it."""
+        return all(self.written(self.encode(probe)) == probe.encode() for probe in _PROBES)
+
+    def written(self, tokens: tuple[int, ...]) -> bytes:
+        """The bytes that tokens write."""
+        return b"".join(self.texts[token] for token in tokens if token < len(self.texts))
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Ids of a piece of text; nothing in it is a control token."""
+        return self.tokenizer.encode_text(text, allow_special=False)
+
+    def _check_joined(self, texts: list[bytes]) -> None:
+        """Refuse decoders that write a token in another way beside others (WordPiece, CTC)."""
+        bytes_only = self.tokenizer.byte_tokens
+        some = [token for token, text in enumerate(texts) if text and token not in bytes_only][:_CHECKED]
+        joined = b"".join(texts[token] for token in some)
+        decoded = self.tokenizer.decode(some).encode()
+        if decoded not in (joined, joined.removeprefix(b" ")):
+            raise OptionError(
+                "answers cannot be constrained with this tokenizer: its tokens write different text beside others",
+                hint="byte-level and sentencepiece-like tokenizers can be used",
+            )
+
+
+class _Decoded:
+    """Bytes of tokens by decoding each after a token that is known."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._bytes = self._byte_values()
+        self._before = next(
+            (token for token in range(tokenizer.highest_id + 1) if self._stands_alone(token)),
+            None,
+        )
+
+    def texts(self, size: int) -> list[bytes]:
+        """Bytes of the ids in [0, size)."""
+        return [self._text(token) for token in range(size)]
+
+    def _byte_values(self) -> dict[int, int]:
+        names = {f"<0x{value:{form}}>": value for value in range(256) for form in ("02X", "02x")}
+        found = {self._tokenizer.token_to_id(name): value for name, value in names.items()}
+        return {token: value for token, value in found.items() if token in self._tokenizer.byte_tokens}  # type: ignore[misc]
+
+    def _stands_alone(self, token: int) -> bool:
+        """Whether a token is plain ASCII letters in the vocabulary and decoded."""
+        text = self._tokenizer.id_to_token(token)
+        plain = text is not None and text.isascii() and text.isalpha() and not self._tokenizer.is_skipped(token)
+        return plain and self._tokenizer.decode([token]) == text
+
+    def _text(self, token: int) -> bytes:
+        if self._tokenizer.is_skipped(token):
+            return b""
+        if token in self._bytes:
+            return bytes([self._bytes[token]])
+        before = [] if self._before is None else [self._before]
+        start = self._tokenizer.decode(before)
+        text = self._tokenizer.decode([*before, token])
+        own = text[len(start) :] if text.startswith(start) else ""
+        return b"" if _UNKNOWN in own else own.encode()
