@@ -9,8 +9,9 @@ import pytest
 
 from genai_pipeline.errors import OptionError
 from genai_pipeline.metadata.model import GenerationSpec
+from genai_pipeline.metadata.schema import load_schema
 from genai_pipeline.problems import Location, Problems
-from genai_pipeline.sampling.option_checks import CHECKS
+from genai_pipeline.sampling.option_checks import CHECKS, check_option
 from genai_pipeline.sampling.params import (
     GenerationOptions,
     check_declared_options,
@@ -135,6 +136,21 @@ def test_every_option_has_a_field_and_a_value_that_is_refused() -> None:
     for name in CHECKS:
         with pytest.raises(OptionError, match=name):
             resolve_options({name: object()})
+
+
+def test_the_schema_of_packages_knows_the_same_options_and_bounds() -> None:
+    properties = load_schema()["$defs"]["options"]["properties"]
+    assert properties.keys() <= CHECKS.keys()  # some options are up to each request
+    for name, schema in properties.items():
+        good = [*schema["examples"], *(schema[key] for key in ("minimum", "maximum") if key in schema)]
+        bad = [schema["minimum"] - 1] if "minimum" in schema else []
+        bad += [schema["maximum"] + 1] if "maximum" in schema else []
+        bad += [schema["exclusiveMinimum"]] if "exclusiveMinimum" in schema else []
+        for value in (*good, *schema.get("enum", ())):
+            check_option(name, value)
+        for value in bad:
+            with pytest.raises(OptionError):
+                check_option(name, value)
 
 
 def test_token_options_keep_what_counts() -> None:
