@@ -25,11 +25,11 @@ $(BIN)/python:
 
 # A stamp per set of packages: installed again only when pyproject.toml changed.
 $(VENV)/.installed-cpu: pyproject.toml | $(BIN)/python
-	$(PIP_INSTALL) -e '.[cpu]'
+	$(PIP_INSTALL) -e '.[cpu,structured]'
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
-	$(PIP_INSTALL) -e '.[cpu,dev]'
+	$(PIP_INSTALL) -e '.[cpu,structured,dev]'
 	@touch $@ $(VENV)/.installed-cpu
 
 clean:

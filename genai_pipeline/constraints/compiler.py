@@ -94,7 +94,9 @@ def _refused(spec: ConstraintSpec, fault: str) -> ConstraintError:
     keyword = next((name for pattern, name in _COMPLAINTS.items() if re.search(pattern, reason)), "")
     places = list(_places(json.loads(spec.source), keyword)) if keyword else []
     pointer = places[0] if len(places) == 1 and not places[0].startswith("/$defs/") else ""
-    named = f"the schema keyword '{keyword}' at {pointer} cannot be enforced" if pointer else "the schema cannot be used"
+    named = (
+        f"the schema keyword '{keyword}' at {pointer} cannot be enforced" if pointer else "the schema cannot be used"
+    )
     return ConstraintError(f"{named}: {reason}", param=spec.param, keyword=keyword, pointer=pointer)
 
 

@@ -27,7 +27,8 @@ PATTERNS: Final[Mapping[str, str]] = {
     "date": f"^{_DATE}$",
     "time": f"^{_TIME}$",
     "date-time": f"^{_DATE}T{_TIME}$",
-    "hostname": rf"^{_LABEL}(?:\.{_LABEL}){{0,3}}$",  # no longer than the 253 characters of RFC 1123
+    "hostname": rf"^{_LABEL}(?:\.{_LABEL})*$",  # RFC 1123
 }
+LENGTHS: Final = {"hostname": 253}  # characters at most
 BUILT_IN: Final = frozenset({"duration", "email", "ipv4", "ipv6", "uuid", "uri"})
 FORMATS: Final = frozenset(PATTERNS) | BUILT_IN

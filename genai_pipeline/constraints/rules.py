@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from genai_pipeline.constraints.patterns import literal
-from genai_pipeline.constraints.spec import ConstraintSpec, Preamble
+from genai_pipeline.constraints.spec import ConstraintSpec, Preamble, grammar_spec
 
 SpecialId = Callable[[str], int | None]  # the id of a control token's text, None for ordinary text
 
@@ -21,6 +21,17 @@ def answer_rules(spec: ConstraintSpec) -> str:
     if spec.kind == "grammar":
         return f"answer: %lark {{\n{spec.source}\n}}"
     return f"answer: ANSWER_TEXT\nANSWER_TEXT: /{_pattern(spec)}/"
+
+
+def combined_spec(rules: str, param: str, answer: ConstraintSpec | None = None) -> ConstraintSpec:
+    """A constraint of Lark rules with a rule ``start``, which may refer to the rule ``answer`` of another constraint.
+
+    The schemas in ``rules`` are checked, as in a grammar of a user. Raises ConstraintError naming ``param``.
+    """
+    ready = grammar_spec(rules, param)
+    if answer is None:
+        return ready
+    return ConstraintSpec("grammar", f"{ready.source}\n{answer_rules(answer)}", param, answer.preamble)
 
 
 def whole_grammar(spec: ConstraintSpec, special_id: SpecialId, *, drops_space: bool) -> str:

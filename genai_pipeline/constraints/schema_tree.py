@@ -51,9 +51,10 @@ class SchemaTree:
     def __init__(self, schema: Any, param: str) -> None:
         self.param = param
         self._check_size(schema)
-        self._check_draft(schema)
+        draft = self._draft(schema)
         self.nodes: dict[str, SchemaNode] = {}
         self._collect(schema)
+        self._check_valid(schema, draft)
         for node in self:
             if "$ref" in (node.value if isinstance(node.value, Mapping) else ()):
                 self.target(node)
@@ -95,7 +96,7 @@ class SchemaTree:
             hint = "give inner schemas a name under $defs and refer to them"
             raise self._unusable(f"the schema nests deeper than {MAX_DEPTH} levels", hint)
 
-    def _check_draft(self, schema: Any) -> None:
+    def _draft(self, schema: Any) -> str:
         draft = str(schema.get("$schema", NEWEST)).rstrip("#") if isinstance(schema, Mapping) else NEWEST
         if draft not in DRAFTS:
             hint = nearest(draft, DRAFTS) or f"drafts are: {one_of(DRAFTS)}"
@@ -106,6 +107,9 @@ class SchemaTree:
                 pointer="/$schema",
                 hint=hint,
             )
+        return draft
+
+    def _check_valid(self, schema: Any, draft: str) -> None:
         fault = metaschema_fault(schema, draft)
         if fault is not None:
             keyword = fault.path[-1] if fault.path else ""
@@ -152,12 +156,12 @@ def escaped(part: str | int) -> str:
 
 
 def _inner(keyword: str, value: Any, pointer: str) -> Iterator[tuple[str, Any]]:
-    """Pointers and schemas right below a keyword."""
+    """Pointers and schemas right below a keyword; none where the value is not of the keyword's kind."""
     if keyword in SINGLE:
         yield pointer, value
-    elif keyword in MAPS:
+    elif keyword in MAPS and isinstance(value, Mapping):
         yield from ((f"{pointer}/{escaped(name)}", schema) for name, schema in value.items())
-    elif keyword in LISTS:
+    elif keyword in LISTS and isinstance(value, list):
         yield from ((f"{pointer}/{index}", schema) for index, schema in enumerate(value))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from itertools import combinations
 from typing import Any, Final
 
-from genai_pipeline.constraints.formats import PATTERNS
+from genai_pipeline.constraints.formats import LENGTHS, PATTERNS
 from genai_pipeline.constraints.keywords import DEFINITIONS, LISTS, MAPS, SINGLE, SUPPORTED
 from genai_pipeline.constraints.patterns import found_anywhere
 from genai_pipeline.constraints.schema_meaning import check_alternatives, check_finite, disjoint, merged
@@ -99,7 +99,10 @@ def _pattern_properties(tree: SchemaTree, node: SchemaNode, result: dict[str, An
 def _format(_: SchemaTree, __: SchemaNode, result: dict[str, Any]) -> None:
     if result["format"] not in PATTERNS:
         return
-    pattern = found_anywhere(PATTERNS[result.pop("format")])
+    name = result.pop("format")
+    pattern = found_anywhere(PATTERNS[name])
+    if name in LENGTHS:
+        result["maxLength"] = min(LENGTHS[name], result.get("maxLength", LENGTHS[name]))
     if "pattern" in result:
         result["allOf"] = [*result.get("allOf", ()), {"pattern": pattern}]
     else:

@@ -82,8 +82,9 @@ class _Decoded:
 
     def _byte_values(self) -> dict[int, int]:
         names = {f"<0x{value:{form}}>": value for value in range(256) for form in ("02X", "02x")}
-        found = {self._tokenizer.token_to_id(name): value for name, value in names.items()}
-        return {token: value for token, value in found.items() if token in self._tokenizer.byte_tokens}  # type: ignore[misc]
+        own = self._tokenizer.byte_tokens
+        found = ((self._tokenizer.token_to_id(name), value) for name, value in names.items())
+        return {token: value for token, value in found if token in own}
 
     def _stands_alone(self, token: int) -> bool:
         """Whether a token is plain ASCII letters in the vocabulary and decoded."""
