@@ -55,7 +55,7 @@ CASES: dict[str, tuple[dict[str, Any], float | None]] = {  # options, wanted sha
 
 def random_logits(generator: np.random.Generator, rows: int, vocabulary: int) -> NDArray[np.float32]:
     """Rows in which a dozen tokens hold most of the probability."""
-    logits = generator.normal(scale=2.5, size=(rows, vocabulary)).astype(np.float32)
+    logits = generator.normal(scale=1.5, size=(rows, vocabulary)).astype(np.float32)
     for row in logits:
         row[generator.integers(0, vocabulary, 12)] += generator.normal(10, 2, 12).astype(np.float32)
     return logits

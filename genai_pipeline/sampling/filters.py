@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from genai_pipeline.sampling.candidates import Positions, best_prefix, largest
+from genai_pipeline.sampling.estimates import estimable, exact_weights, nucleus_of
 from genai_pipeline.sampling.options import GenerationOptions
 
 _SLACK = 1e-5  # relative; float32 rounds bounds by less than this
@@ -41,29 +42,46 @@ class Candidates(NamedTuple):
 def candidates(
     row: NDArray[np.float32], peak: float, maxima: NDArray[np.float32], options: GenerationOptions
 ) -> Candidates:
-    """What temperature and top_k leave of a row whose largest logit is ``peak``; the largest weight is 1.
+    """What temperature, top_k and top_p leave of a row whose largest logit is ``peak``; the largest weight is 1.
 
     Tokens that min_p is sure to drop are left out here where no filter before it needs them.
     """
-    ids = None
     if options.top_k:
         ids = largest(row, options.top_k, maxima)
-    elif options.min_p > 0 and options.top_p == 1:
+        found = Candidates(ids, exact_weights(row[ids], peak, options.temperature))
+    elif options.top_p < 1:
+        if estimable(row, options.temperature):
+            sure = nucleus_of(row, peak, maxima, options.temperature, options.top_p)
+            if sure is not None:
+                return Candidates(*sure)
+        found = Candidates(None, exact_weights(row, peak, options.temperature))
+    elif options.min_p > 0:
         bound = peak + options.temperature * math.log(options.min_p)
         ids = (row >= bound - _SLACK * max(1.0, abs(bound), abs(peak))).nonzero()[0]
-    logits = (row if ids is None else row[ids]).astype(np.float64)
-    logits -= peak
-    logits /= options.temperature
-    return Candidates(ids, np.exp(logits, out=logits))
+        found = Candidates(ids, exact_weights(row[ids], peak, options.temperature))
+    else:
+        found = Candidates(None, exact_weights(row, peak, options.temperature))
+    return found.keep(nucleus(found.weights, options.top_p)) if options.top_p < 1 else found
+
+
+def unfiltered(options: GenerationOptions) -> bool:
+    """Whether every token may be drawn."""
+    return not (
+        options.top_k
+        or options.top_p < 1
+        or options.min_p
+        or options.typical_p < 1
+        or options.top_a
+        or options.xtc_probability
+        or options.mirostat
+    )
 
 
 def filtered(found: Candidates, options: GenerationOptions, coin: float, most_surprise: float | None) -> Candidates:
-    """The candidates after every filter that ``options`` switch on, in the documented order.
+    """The candidates after every further filter that ``options`` switch on, in the documented order.
 
     ``coin`` in [0, 1) decides whether XTC applies; ``most_surprise`` in bits is Mirostat's bound, None without it.
     """
-    if options.top_p < 1:
-        found = found.keep(nucleus(found.weights, options.top_p))
     if options.min_p > 0:
         found = found.keep(found.weights >= options.min_p * found.weights.max())
     if options.typical_p < 1:

@@ -1,6 +1,6 @@
 """Repetition of whole passages: DRY, and n-grams that may not occur twice. Both ask what once followed the same tokens.
 
-DRY: p-e-w, text-generation-webui #5637 (2024). N-grams: ``no_repeat_ngram_size`` of fairseq (Paulus et al. 2017).
+DRY: p-e-w, text-generation-webui #5677 (2024). N-grams: ``no_repeat_ngram_size`` of fairseq (Paulus et al. 2017).
 """
 
 from __future__ import annotations

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from genai_pipeline.errors import GraphRunError, RequestError
 from genai_pipeline.sampling.candidates import block_maxima
-from genai_pipeline.sampling.filters import candidates, filtered
+from genai_pipeline.sampling.estimates import draw_from_all, estimable
+from genai_pipeline.sampling.filters import candidates, filtered, unfiltered
 from genai_pipeline.sampling.logprobs import certain, drawn_logprobs, row_logprobs
 from genai_pipeline.sampling.options import GenerationOptions
 from genai_pipeline.sampling.random import XTC_LANE, uniform
@@ -97,10 +98,15 @@ def _sampled(row: Row, draw: Draw, logprobs: bool) -> Chosen:
     maxima = block_maxima(row)
     peak = float(maxima.max())  # NaN, if there is one
     _check_peak(peak)
+    number = uniform(draw.seed, draw.choice, draw.position)
+    if unfiltered(options) and not logprobs and estimable(row, options.temperature):
+        token = draw_from_all(row, peak, options.temperature, number)
+        if token is not None:
+            return Chosen(token)
     coin = uniform(draw.seed, draw.choice, draw.position, XTC_LANE) if options.xtc_probability > 0 else 1.0
     most_surprise = draw.state.most_surprise if options.mirostat and draw.state is not None else None
     found = filtered(candidates(row, peak, maxima, options), options, coin, most_surprise)
-    position = draw_position(found.weights, uniform(draw.seed, draw.choice, draw.position))
+    position = draw_position(found.weights, number)
     surprise = 0.0 if most_surprise is None else -math.log2(found.weights[position] / found.weights.sum())
     drawn = drawn_logprobs(found, position, options.top_logprobs) if logprobs else None
     return Chosen(found.token(position), drawn, surprise)
