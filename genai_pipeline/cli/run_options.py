@@ -41,5 +41,8 @@ Memory = Annotated[
 NoPrefixCache = Annotated[
     bool | None, typer.Option("--no-prefix-cache", help="Compute what prompts share each time anew.")
 ]
+Draft = Annotated[
+    str | None, typer.Option(help="Guess ahead: auto (what the package says), off, lookup, or a smaller package.")
+]
 Provider = Annotated[list[str] | None, typer.Option(help="cpu, cuda, ... (repeatable, first choice first).")]
 Profile = Annotated[str | None, typer.Option(metavar="FILE", help="Write a trace for Perfetto there.")]

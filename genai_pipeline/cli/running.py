@@ -53,6 +53,7 @@ def run(
     prefill_chunk: given.PrefillChunk = None,
     memory: given.Memory = None,
     no_prefix_cache: given.NoPrefixCache = None,
+    draft: given.Draft = None,
     provider: given.Provider = None,
     profile: given.Profile = None,
 ) -> None:
@@ -67,7 +68,7 @@ def run(
     queueing = {"timeout": timeout, "priority": priority}
     loading: dict[str, Any] = {"threads": threads, "context_length": context_length, "memory": memory}
     loading |= {"providers": provider or None, "prefill_chunk": prefill_chunk, "profile": profile}
-    loading |= {"prefix_cache": None if no_prefix_cache is None else not no_prefix_cache}
+    loading |= {"prefix_cache": None if no_prefix_cache is None else not no_prefix_cache, "draft": draft}
     options = _checked(_given(sampling), _given(queueing), _given(loading))
     declared = _given({"parameters": parameters(param or ()) or None})
     request = {**options, **declared, **_prompt(package, prompt, system, raw)}
@@ -192,6 +193,8 @@ def _print_stats(output: Output, usage: Usage | None, timings: Timings | None) -
     if usage is not None:
         parts.append(f"{usage.prompt_tokens} prompt tokens ({usage.cached_tokens} cached)")
         parts.append(f"{usage.completion_tokens} completion tokens")
+    if usage is not None and usage.drafted_tokens:
+        parts.append(f"{usage.accepted_tokens} of {usage.drafted_tokens} drafted tokens accepted")
     if timings is not None and timings.first_token is not None:
         parts.append(f"first after {timings.first_token:.2f} s")
     if usage is not None and timings is not None and timings.decode and usage.completion_tokens > 1:

@@ -54,7 +54,9 @@ class Speculation:
         load = Load(max(self._rows, len(rows)), max(row.past for row in rows) + 1)
         drafting = [row for row in rows if row.drafted]
         for row in drafting:
-            self.lengths.acceptance.verified(row.sequence, self._sources[row.sequence], row.drafted, row.accepted)
+            source = self._sources.get(row.sequence)
+            if source is not None:  # else it was forgotten before
+                self.lengths.acceptance.verified(row.sequence, source, row.drafted, row.accepted)
         if drafting:
             checked = {row.sequence: row.accepted for row in drafting}
             self.lengths.verified(load, len(rows), max(row.drafted for row in drafting), checked, seconds)

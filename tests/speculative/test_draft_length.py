@@ -14,6 +14,8 @@ from genai_pipeline.speculative.acceptance import Acceptance, expected_tokens
 from genai_pipeline.speculative.draft_length import CREDIT, PROBE_SHARE, DraftLength, best_length
 from genai_pipeline.speculative.drafter import Source
 from genai_pipeline.speculative.run_costs import Load, RunCosts
+from genai_pipeline.speculative.speculation import Verified
+from genai_pipeline.speculative.stats import SpeculationStats
 
 Make = Callable[..., Any]
 STEP = 20.0
@@ -207,6 +209,8 @@ def test_ended_sequences_are_forgotten(machine: Make, text: Make) -> None:
     made.speculation.forget(1)
     assert made.drafter.forgotten == [1, 1]
     assert made.speculation._sources == {}
+    made.speculation.ran([Verified(1, 40, 3, 1)], STEP)
+    assert made.speculation.lengths.acceptance._sequences == {}
 
 
 def test_one_slow_run_is_not_believed() -> None:
@@ -239,3 +243,9 @@ def test_costs_of_unmeasured_lengths_come_from_the_nearest() -> None:
     assert near[3] == pytest.approx(4 * near[0])
     assert near[7] == pytest.approx(2 * near[3])
     assert far == pytest.approx([2 * extra for extra in near])
+
+
+def test_stats_add_up_over_runs_and_choices() -> None:
+    first = SpeculationStats().verified(4, 2).verified(3, 3)
+    assert first == SpeculationStats(drafted=7, accepted=5, runs=2)
+    assert first + SpeculationStats(1, 0, 1) == SpeculationStats(8, 5, 3)
