@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
@@ -19,6 +20,7 @@ class RequestOptions(TypedDict, total=False):
     tokens: Sequence[int]  # token ids, instead of a prompt
     system: str  # a system message before a plain prompt
     raw: bool  # send the prompt as it is, without the chat template
+    suffix: str  # what comes after the text that is wanted, for packages that fill in
     parameters: Mapping[str, Any]  # declared parameters of the package
     timeout: float | None  # seconds for queue and run together
     priority: Literal["low", "normal", "high"]
@@ -56,10 +58,21 @@ class RequestOptions(TypedDict, total=False):
     stop_token_ids: Sequence[int]
     ignore_eos: bool
     n: int  # samples of one prompt
+    prompt_logprobs: int | None  # score the prompt's tokens, with so many alternatives for each
+    response_format: Mapping[str, Any]  # {"type": "json_object"} or {"type": "json_schema", "json_schema": {...}}
+    regex: str  # the whole answer matches it
+    grammar: str  # the answer follows it (Lark)
+    choices: Sequence[str]  # the answer is one of these
+    tools: Sequence[Mapping[str, Any]]  # functions that the model may call
+    tool_choice: str | Mapping[str, Any]  # "auto", "none", "required", or one function
+    parallel_tool_calls: bool  # False: at most one call
+    reasoning_effort: Literal["none", "low", "medium", "high"]
+    reasoning_budget: int  # most tokens of reasoning
+    chat_template_kwargs: Mapping[str, Any]  # further variables of the chat template
     speculate: bool  # False: no drafts for this request, whatever the package was loaded with
 
 
-PROMPT_OPTIONS = ("messages", "tokens", "system", "raw", "parameters")
+PROMPT_OPTIONS = ("messages", "tokens", "system", "raw", "suffix", "parameters")
 QUEUE_OPTIONS = ("timeout", "priority", "key")
 
 
@@ -140,6 +153,10 @@ class TokenLogprob:
     token: int
     logprob: float
 
+    def to_dict(self) -> dict[str, Any]:
+        """The pair as JSON-ready fields."""
+        return {"token": self.token, "logprob": self.logprob}
+
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprobs:
@@ -148,6 +165,10 @@ class TokenLogprobs:
     token: int
     logprob: float  # nats
     top: tuple[TokenLogprob, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The values as JSON-ready fields."""
+        return {"token": self.token, "logprob": self.logprob, "top": [other.to_dict() for other in self.top]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,12 +185,13 @@ class Event:
     usage: Usage | None = None
     timings: Timings | None = None
     error: BaseException | None = None
-    logprobs: Any = None
+    logprobs: TokenLogprobs | None = None
     reasoning: str = ""
-    tool_calls: Sequence[Any] = ()
+    tool_calls: Sequence[ToolCallDelta] = ()
     audio: Any = None
     outputs: Mapping[str, Any] | None = None  # on the last event of a request: every declared output
     notes: tuple[str, ...] = ()  # on the last event of a request
+    prompt_logprobs: tuple[TokenLogprobs, ...] | None = None  # on the last event of a request that asked for them
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +203,24 @@ class Choice:
     tokens: tuple[int, ...]
     finish_reason: FinishReason
     error: BaseException | None = None
+    reasoning: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    logprobs: tuple[TokenLogprobs, ...] | None = None  # of each token, the end token too; None: not asked for
+
+    def to_dict(self) -> dict[str, Any]:
+        """The choice as JSON-ready fields; what it does not have is left out."""
+        optional: dict[str, Any] = {
+            "reasoning": self.reasoning,
+            "tool_calls": [call.to_dict() for call in self.tool_calls],
+            "logprobs": [logprobs.to_dict() for logprobs in self.logprobs or ()],
+        }
+        return {
+            "index": self.index,
+            "text": self.text,
+            "tokens": list(self.tokens),
+            "finish_reason": self.finish_reason,
+            **{name: value for name, value in optional.items() if value},
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +232,7 @@ class Result:
     timings: Timings
     outputs: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()  # e.g. a capped limit
+    prompt_logprobs: tuple[TokenLogprobs, ...] | None = None  # of the prompt's tokens from the second on
 
     @property
     def text(self) -> str:
@@ -208,20 +249,49 @@ class Result:
         """Why the first choice ended."""
         return self.choices[0].finish_reason
 
+    @property
+    def reasoning(self) -> str:
+        """Reasoning of the first choice."""
+        return self.choices[0].reasoning
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """Tool calls of the first choice."""
+        return self.choices[0].tool_calls
+
     def to_dict(self) -> dict[str, Any]:
         """The result as the fields of ``run --json``."""
+        scores = self.prompt_logprobs
+        scored = {} if scores is None else {"prompt_logprobs": [logprobs.to_dict() for logprobs in scores]}
         return {
             "text": self.text,
             "tokens": list(self.tokens),
             "finish_reason": self.finish_reason,
-            "choices": [
-                {"index": c.index, "text": c.text, "tokens": list(c.tokens), "finish_reason": c.finish_reason}
-                for c in self.choices
-            ],
+            "choices": [choice.to_dict() for choice in self.choices],
             "usage": self.usage.to_dict(),
             "timings": self.timings.to_dict(),
             "notes": list(self.notes),
+            **scored,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What ``score`` returns: a prompt's tokens, and the log probability of each after the first."""
+
+    tokens: tuple[int, ...]
+    logprobs: tuple[TokenLogprobs, ...]  # logprobs[i] is of tokens[i + 1]
+    usage: Usage
+
+    @property
+    def logprob(self) -> float:
+        """The log probability of the whole prompt after its first token, in nats."""
+        return math.fsum(scored.logprob for scored in self.logprobs)
+
+    @property
+    def perplexity(self) -> float:
+        """exp of the mean negative log probability; 1 for a prompt of one token, where nothing is predicted."""
+        return math.exp(-self.logprob / max(1, len(self.logprobs)))
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:

@@ -26,13 +26,18 @@ _ALPHABET = string.ascii_letters + string.digits
 
 @dataclass(frozen=True, slots=True)
 class CallRules:
-    """Grammar of a request's answer: Lark text that defines the rule ``start``.
+    """Grammar of a request's answer: Lark text, and what of its rules the answer follows.
 
-    ``calls``: a call must come; ``text_or_calls``: text may stand beside calls.
+    ``calls``: a call must come; ``text_or_calls``: text may stand beside calls; ``answer | calls``: one or the other.
     """
 
     lark: str
     start: str
+
+    @property
+    def grammar(self) -> str:
+        """The same as a whole grammar."""
+        return f"start: {self.start}\n{self.lark}"
 
 
 class AnswerReader:
@@ -94,13 +99,25 @@ class AnswerReader:
             texts += (self.reasoning.open, self.reasoning.close)
         return self._tokenizer.control_ids(texts) - self._tokenizer.end_ids
 
-    def call_rules(self, answer: AnswerOptions) -> CallRules | None:
-        """The grammar that binds the answer, behind its reasoning; None where nothing does. Raises OptionError."""
+    def call_rules(self, answer: AnswerOptions, *, bound: bool = False) -> CallRules | None:
+        """The grammar of calls that binds the answer, behind its reasoning; None where none does.
+
+        ``bound``: whether a constraint of the request binds text that is no call; the grammar then refers to it as the
+        rule ``answer``. Raises OptionError.
+        """
         tools = answer.tools
-        if tools is None or self._format is None or not tools.constrained:
+        if tools is None or self._format is None or not (tools.constrained or bound):
             return None
         special = {} if self._tokenizer is None else self._tokenizer.control_tokens
-        return CallRules(self._format.rules(tools, special), "calls" if tools.mode == "required" else "text_or_calls")
+        free = "answer | calls" if bound else "text_or_calls"
+        return CallRules(self._format.rules(tools, special), "calls" if tools.mode == "required" else free)
+
+    def call_grammar(self, answer: AnswerOptions) -> str | None:
+        """Lark text with a rule ``calls``, whether or not anything binds the calls; None where none may come."""
+        if answer.tools is None or self._format is None:
+            return None
+        special = {} if self._tokenizer is None else self._tokenizer.control_tokens
+        return self._format.rules(answer.tools, special)
 
     def _close_tokens(self) -> tuple[int, ...]:
         if self.reasoning is None or self._tokenizer is None:

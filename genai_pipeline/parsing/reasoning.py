@@ -2,14 +2,18 @@
 
 Reasoning stands at the beginning of an answer, behind its opening text or, where the prompt has opened it, without.
 It ends at the closing text; if that never comes, all of it is reasoning. Later such texts are the answer's own words.
-Nothing is left out but the two texts themselves, and white space before the first.
+Nothing is left out but the two texts themselves, white space before the first, and two line ends after the second.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from genai_pipeline.parsing.chars import WHITE
 from genai_pipeline.parsing.tags import begins_tag, tag_start
 from genai_pipeline.preprocess.reasoning_tags import ReasoningTags
+
+LINE_ENDS: Final = 2  # behind reasoning, that are neither reasoning nor answer
 
 
 class ReasoningSplitter:
@@ -20,6 +24,7 @@ class ReasoningSplitter:
         self._tags = tags
         self._held = ""
         self._begun = opened  # whether the beginning of the answer is told apart
+        self._line_ends = 0  # how many more may be left out
         self.inside = opened
 
     def push(self, text: str) -> tuple[str, str]:
@@ -28,14 +33,15 @@ class ReasoningSplitter:
         if not self._begun and not self._begin():
             return "", ""
         if not self.inside:
-            return "", self._take(len(self._held))
+            return "", self._answer()
         position = self._held.find(self._tags.close)
         if position < 0:
             return self._take(tag_start(self._held, (self._tags.close,))), ""
         reasoning = self._take(position)
         self._take(len(self._tags.close))
         self.inside = False
-        return reasoning, self._take(len(self._held))
+        self._line_ends = LINE_ENDS
+        return reasoning, self._answer()
 
     def finish(self) -> tuple[str, str]:
         """What was held back, at the end of the answer."""
@@ -51,6 +57,15 @@ class ReasoningSplitter:
         elif start and not begins_tag(start, (self._tags.open,)):
             self._begun = True
         return self._begun
+
+    def _answer(self) -> str:
+        """The answer that is held, less line ends behind the reasoning."""
+        while self._line_ends and self._held.startswith("\n"):
+            self._take(1)
+            self._line_ends -= 1
+        if self._held:
+            self._line_ends = 0
+        return self._take(len(self._held))
 
     def _take(self, end: int) -> str:
         taken, self._held = self._held[:end], self._held[end:]

@@ -103,7 +103,7 @@ class ChatTemplate:
 
     def variables(self, *, tools: bool) -> frozenset[str]:
         """What the template looks for among what it is given, of the one that is used with or without tools."""
-        return self._programs[tools][0].variables()
+        return self._programs[tools][0].variables
 
     def generation_prompt(self) -> str:
         """What the template writes after a turn of the user, for the answer to go on from; empty if it refuses one."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from functools import wraps
+from functools import cached_property, wraps
 from traceback import walk_tb
 from types import BuiltinMethodType, MethodType
 from typing import Any
@@ -109,6 +109,7 @@ class ChatProgram:
         return any(test.name in ("string", "iterable", "sequence") and _names_content(test.node)
                    for test in self._tree.find_all(nodes.Test))  # fmt: skip
 
+    @cached_property
     def variables(self) -> frozenset[str]:
         """Names that the template looks for among what it is given."""
         return frozenset(meta.find_undeclared_variables(self._tree))

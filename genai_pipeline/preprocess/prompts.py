@@ -28,7 +28,7 @@ class PromptReader:
 
     def __init__(self, package: PackageSpec, tokenizers: Mapping[str, Tokenizer]) -> None:
         self._package = package
-        self._tokenizers = tokenizers
+        self.tokenizers = tokenizers
         self._templates = {
             name: ChatTemplate.load(package.root, spec, tokenizers[name]) for name, spec in package.tokenizers.items()
         }
@@ -37,6 +37,11 @@ class PromptReader:
     def templates(self) -> Mapping[str, ChatTemplate | None]:
         """The chat template of each tokenizer, None for one that has none."""
         return self._templates
+
+    @property
+    def main_input(self) -> str:
+        """The text input that a bare prompt means. Raises RequestError when that is not clear."""
+        return self._main_input().name
 
     def prompt(
         self,
@@ -130,7 +135,7 @@ class PromptReader:
         if not raw and (self._templates.get(name) is not None or system is not None):
             return self._chat(spec, user_turn(text, system), answer)
         answer.check_untemplated()
-        tokenizer = self._tokenizers.get(name)
+        tokenizer = self.tokenizers.get(name)
         return _published(spec, text, () if tokenizer is None else tokenizer.encode_prompt(text))
 
     def _chat(self, spec: InputSpec, messages: Messages, answer: AnswerOptions) -> dict[str, Any]:
@@ -156,10 +161,10 @@ class PromptReader:
         name = spec.tokenizer or DEFAULT_TOKENIZER
         declared = self._package.tokenizers.get(name)
         infill = None if declared is None else declared.infill
-        return infill_text(infill, self._tokenizers.get(name), before, after)
+        return infill_text(infill, self.tokenizers.get(name), before, after)
 
     def _tokens(self, spec: InputSpec, tokens: Sequence[int]) -> dict[str, Any]:
-        tokenizer = self._tokenizers.get(spec.tokenizer or DEFAULT_TOKENIZER)
+        tokenizer = self.tokenizers.get(spec.tokenizer or DEFAULT_TOKENIZER)
         size = None if tokenizer is None else tokenizer.vocab_size
         ids = _ids(tokens)
         for token in ids:

@@ -32,6 +32,12 @@ def test_a_text_model_needs_nothing_that_is_missing(spec: Spec) -> None:
     assert missing(spec(example("smollm2"))) == {}
 
 
+def test_what_an_answer_may_hold_is_not_missing(spec: Spec) -> None:
+    infill = "tokenizer.json, infill: {prefix: a, suffix: b, middle: c},"
+    declared = "tools: {format: pythonic}\nreasoning: {open: <r>, close: </r>}\nstructured_output: {modes: [regex]}\n"
+    assert missing(spec(declared + example("smollm2").replace("tokenizer.json,", infill, 1))) == {}
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -93,7 +99,7 @@ def test_what_is_supported_has_a_name_that_can_be_declared() -> None:
         ("attention_mask: loop.attention_mask", "attention_mask: prompt.mask", "input.text.masks"),
         ("logits: logits\n", "logits: logits\n    stop: {when: loop.step > 5}\n", "decode.stop_when"),
         ("logits: logits\n", "logits: logits\n    generation: {defaults: {top_k: 5}}\n", "decode.generation"),
-        ("limits: ", "tools: {format: hermes}\nlimits: ", "tools"),
+        ("limits: ", "session: {idle_seconds: 60}\nlimits: ", "session"),
         ("modality: text}", "modality: text, required: false}", "input.optional"),
         ("tokenizer.json,", "tokenizer.json, kind: sentencepiece,", "tokenizer.sentencepiece"),
     ],

@@ -25,7 +25,9 @@ def split(pieces, *, opened=False):
 
 
 CASES = [
-    ("<think>\nHm.\n</think>\n\nFour.", False, "\n\nFour.", "\nHm.\n"),
+    ("<think>\nHm.\n</think>\n\nFour.", False, "Four.", "\nHm.\n"),
+    ("Hm.</think>\n\n\nFour.\n", True, "\nFour.\n", "Hm."),
+    ("Hm.</think>\n", True, "", "Hm."),
     ("Hm.</think>Four.", True, "Four.", "Hm."),
     ("<think>never closed </thin", False, "", "never closed </thin"),
     ("still going <", True, "", "still going <"),
@@ -62,14 +64,9 @@ def test_nothing_is_lost(scraps, opened):
     answer = "".join(scraps)
     text, reasoning = split([answer], opened=opened)
     assert split(list(answer), opened=opened) == split(scraps, opened=opened) == (text, reasoning)
-    written = ["", reasoning, text] if opened else [text, reasoning]
-    rebuilt = {
-        text + reasoning,
-        f"{reasoning}</think>{text}",
-        f"<think>{reasoning}</think>{text}",
-        f"<think>{reasoning}",
-    }
-    assert answer in rebuilt or answer.lstrip(" \n") in rebuilt, written
+    closed = [f"{reasoning}</think>{ends}{text}" for ends in ("", "\n", "\n\n")]
+    rebuilt = {text + reasoning, *closed, f"<think>{reasoning}", *(f"<think>{each}" for each in closed)}
+    assert answer in rebuilt or answer.lstrip(" \n") in rebuilt
 
 
 def test_whether_the_answer_is_inside_reasoning_is_known_after_each_piece():

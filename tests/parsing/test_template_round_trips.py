@@ -62,4 +62,4 @@ def test_what_a_template_writes_is_read_again(parse, format, name):
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_such_templates_are_seen_to_take_tools(format):
-    assert "tools" in ChatProgram((TEMPLATES / f"{format}.jinja").read_text()).variables()
+    assert "tools" in ChatProgram((TEMPLATES / f"{format}.jinja").read_text()).variables

@@ -98,6 +98,32 @@ def test_control_tokens_do_not_show(kind: str, loaded: dict[str, Tokenizer]) -> 
     assert make_detokenizer(tokenizer).push(tokenizer.token_id("</s>")) == ""
 
 
+@pytest.mark.parametrize("make", [make_detokenizer, Detokenizer])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("repeat", [1, 30])
+def test_control_tokens_that_are_asked_for_show_where_they_stand(
+    make: Callable[..., Any], kind: str, repeat: int, loaded: dict[str, Tokenizer]
+) -> None:
+    tokenizer = loaded[kind]
+    words = [*tokenizer.encode_text("the lazy dog over the fox ", allow_special=False)] * repeat
+    shown, hidden = tokenizer.token_id("[CALLS]"), tokenizer.token_id("[RESULTS]")
+    ids = [*words, shown, *words, hidden, *words, shown]
+    decoder = make(tokenizer, frozenset((shown,)))
+    text = "".join([*(decoder.push(token) for token in ids), decoder.flush()])
+    plain = tokenizer.decode(ids)
+    assert text.replace("[CALLS]", "") == plain
+    assert text.startswith(f"{tokenizer.decode(words)}[CALLS]")
+    assert text.endswith("[CALLS]")
+
+
+def test_an_unfinished_character_ends_before_a_control_token(byte_tokenizer: Tokenizer) -> None:
+    shown = byte_tokenizer.token_id("[CALLS]")
+    begun = byte_tokenizer.encode_text("😀", allow_special=False)[0]
+    for make in (make_detokenizer, Detokenizer):
+        decoder = make(byte_tokenizer, frozenset((shown,)))
+        assert [decoder.push(begun), decoder.push(shown), decoder.flush()] == ["", "\ufffd[CALLS]", ""]
+
+
 @pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_restore_takes_back_what_was_pushed(make: Maker, kind: str, loaded: dict[str, Tokenizer]) -> None:
