@@ -15,6 +15,7 @@ HEAVY = (
     "jinja2",
     "jsonschema",
     "librosa",
+    "llguidance",
     "networkx",
     "numpy",
     "onnx",

@@ -69,7 +69,7 @@ class ConstraintCompiler:
             empty = matcher.copy().accepts_end()
             matcher.copy().mask()
         except ConstraintRunError as error:
-            raise ConstraintError(f"{spec.param} is too complex: {error.message}", param=spec.param) from error
+            raise ConstraintError(f"{spec.param} cannot be used: {error.message}", param=spec.param) from error
         if empty and spec.kind == "json":
             raise ConstraintError(f"{spec.param}: no value fits the schema", param=spec.param)
         return Constraint(spec, vocabulary, matcher, self._end_ids)

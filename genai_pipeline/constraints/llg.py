@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 INSTALL: Final = "pip install 'genai-pipeline[structured]'"
 END_NAME: Final = b"<|end of answer|>"
 
+# Where the tokenizer writes a piece of text otherwise than within a text, no token is forced in masks either.
+_NO_FORCING: Final = '%llguidance {"no_forcing": true}\n'
+
 # A step works through at most this many parser items, a row of them costs up to about 70 ms; the states of a regular
 # expression take up to about 40 MB per request.
 _LIMITS: Final = {
@@ -60,7 +63,7 @@ class GrammarVocabulary:
         """A matcher of Lark text at its start, or None and what the library has against it."""
         library = require()
         limits = library.LLParserLimits(**_LIMITS)
-        whole = library.LLMatcher.grammar_from_lark(grammar)
+        whole = library.LLMatcher.grammar_from_lark(grammar if self.canonical else _NO_FORCING + grammar)
         matcher = library.LLMatcher(self.handle, whole, log_level=0, limits=limits)
         if matcher.is_error():
             return None, str(matcher.get_error())
@@ -83,8 +86,8 @@ class _Tokens:
             self.tokens[token] = control[token].encode()
 
     def __call__(self, text: str | bytes) -> list[int]:
-        """Ids of a piece of text."""
-        return list(self._table.encode(text if isinstance(text, str) else text.decode("utf-8", errors="replace")))
+        """Ids of a piece of text: what the library forces must write exactly what the grammar says."""
+        return self._table.pieces(text.encode() if isinstance(text, str) else bytes(text))
 
 
 class Matcher:
@@ -102,7 +105,7 @@ class Matcher:
     def mask(self) -> NDArray[np.int32]:
         """Bits of the tokens that may follow, overwritten by the next call. Raises ConstraintRunError.
 
-        The bit of the vocabulary's ``end`` says whether the answer may end here.
+        The bit of the vocabulary's ``end`` is no token of the model.
         """
         self._handle.unsafe_compute_mask_ptr(self._mask.ctypes.data, self._mask.nbytes)
         self._check()
@@ -133,7 +136,10 @@ class Matcher:
         return tokens[: self._handle.validate_tokens(tokens)] if tokens else ()
 
     def _check(self) -> None:
-        if self._handle.is_error():
-            reason = str(self._handle.get_error()).split("\n", 1)[0]
-            message = f"the constraint cannot be followed further: {reason}"
-            raise ConstraintRunError(message, hint="simplify the schema or grammar where it leaves much open at once")
+        if not self._handle.is_error():
+            return
+        reason = str(self._handle.get_error()).split("\n", 1)[0]
+        if "NoExtensionBias" in reason:
+            raise ConstraintRunError("the vocabulary has no token for what must follow in this constraint")
+        message = f"the constraint cannot be followed further: {reason}"
+        raise ConstraintRunError(message, hint="simplify the schema or grammar where it leaves much open at once")

@@ -52,15 +52,16 @@ class ConstraintState:
             mask = self._matcher.mask()
             words = min(len(row), len(mask))
             row[:words] = mask[:words]
-            may_end = _has(mask, self._vocabulary.end)
+            may_end = self._matcher.accepts_end()  # not the bit of the end, which a grammar of token ids may set
             _set(row, self._vocabulary.end, False)
             for token in self._ends:
                 _set(row, token, may_end)
         if not row.any():
-            raise ConstraintRunError(
-                "no token of the vocabulary may follow in this constraint",
-                hint="the answer is whole and the request has no end token, or the vocabulary lacks what must follow",
+            why = (
+                "the answer is whole and nothing ends it" if self.finished else "no token may follow in this constraint"
             )
+            hint = "allow an end token" if self.finished else "end tokens may stand only where the answer is whole"
+            raise ConstraintRunError(why, hint=hint)
 
     def accept(self, token: int) -> None:
         """Go one token on. Raises ConstraintRunError, without moving, for a token that may not follow."""
@@ -79,10 +80,6 @@ class ConstraintState:
         tokens = list(self._matcher.forced())
         stop = next((index for index, token in enumerate(tokens) if token in self._ends), len(tokens))
         return tokens[:stop]
-
-
-def _has(row: MaskRow, token: int) -> bool:
-    return bool((int(row[token // 32]) >> (token % 32)) & 1)
 
 
 def _set(row: MaskRow, token: int, value: bool) -> None:

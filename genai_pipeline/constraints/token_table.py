@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -44,7 +45,35 @@ class TokenTable:
         """Whether encoding any piece of text gives the tokens that write exactly it."""
         return all(self.written(self.encode(probe)) == probe.encode() for probe in _PROBES)
 
-    def written(self, tokens: tuple[int, ...]) -> bytes:
+    def pieces(self, text: bytes) -> list[int]:
+        """Tokens that write exactly the text, as the tokenizer would where it can, else the longest first.
+
+        Ends where no token goes on: what is left cannot be written in this vocabulary.
+        """
+        tokens = self.encode(text.decode(errors="replace"))
+        if self.written(tokens) == text:
+            return list(tokens)
+        found: list[int] = []
+        at = 0
+        while (token := self._longest(text, at)) is not None:
+            found.append(token)
+            at += len(self.texts[token])
+        return found
+
+    def _longest(self, text: bytes, at: int) -> int | None:
+        """The token with the most bytes that stand at a place of a text."""
+        ends = range(min(len(text), at + self._most_bytes), at, -1)
+        return next((token for end in ends if (token := self._by_text.get(text[at:end])) is not None), None)
+
+    @cached_property
+    def _by_text(self) -> dict[bytes, int]:
+        return {text: token for token, text in reversed(list(enumerate(self.texts))) if text}
+
+    @cached_property
+    def _most_bytes(self) -> int:
+        return max(map(len, self._by_text), default=0)
+
+    def written(self, tokens: Iterable[int]) -> bytes:
         """The bytes that tokens write."""
         return b"".join(self.texts[token] for token in tokens if token < len(self.texts))
 
