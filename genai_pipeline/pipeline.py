@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -14,17 +14,18 @@ from genai_pipeline.config import LoadArguments, LoadOptions
 from genai_pipeline.errors import OptionError, PackageInvalidError, RequestError
 from genai_pipeline.option_values import package_path
 from genai_pipeline.problems import Problem, Problems, sort_problems
-from genai_pipeline.types import PROMPT_OPTIONS, QUEUE_OPTIONS, RequestOptions, Result
+from genai_pipeline.types import RequestOptions, Result, Score
 
 if TYPE_CHECKING:
     from genai_pipeline.engine.assemble import Assembly
-    from genai_pipeline.engine.request import Emit
+    from genai_pipeline.engine.draft_model import DraftPackage
+    from genai_pipeline.engine.request import Emit, Request
+    from genai_pipeline.engine.request_reader import RequestReader
     from genai_pipeline.engine.session import Session
     from genai_pipeline.engine.sessions import Sessions
     from genai_pipeline.engine.streams import AsyncStream, Stream, Submit
     from genai_pipeline.graph.plan import ExecutionPlan
     from genai_pipeline.metadata.model import PackageSpec
-    from genai_pipeline.preprocess.prompts import PromptReader
     from genai_pipeline.preprocess.tokenizer import Tokenizer
     from genai_pipeline.sampling.params import GenerationOptions
 
@@ -68,7 +69,26 @@ def load(
     path = resolve(package, precision=precision, progress=progress or silent)
     checked = check_package(path)
     plan = _accept(str(path), checked.plan, checked.problems)
-    return Pipeline(plan, checked.tokenizers, options)
+    return Pipeline(plan, checked.tokenizers, options, _draft_package(plan, options, progress or silent))
+
+
+def _draft_package(plan: ExecutionPlan, options: LoadOptions, progress: Callable[..., None]) -> DraftPackage | None:
+    """The package that drafts for ``plan``, checked; None where none does."""
+    from genai_pipeline.engine.draft_model import DraftPackage
+    from genai_pipeline.engine.limits import context_length
+    from genai_pipeline.importers.pull import resolve
+    from genai_pipeline.speculative.compatible import check_draft_package, drafted_loop
+    from genai_pipeline.speculative.options import PackageDrafts, draft_kind
+
+    kind = draft_kind(options.draft, plan.package.speculative)
+    if not isinstance(kind, PackageDrafts):
+        return None
+    path = resolve(kind.package, precision=None, progress=progress)
+    checked = check_package(path)
+    draft = _accept(str(path), checked.plan, checked.problems)
+    own = context_length(draft.package, replace(options, context_length=None))
+    loop = check_draft_package(plan, drafted_loop(plan), draft, (context_length(plan.package, options), own))
+    return DraftPackage(draft, loop, checked.tokenizers, kind.tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,20 +137,24 @@ def _accept(name: str, plan: ExecutionPlan | None, problems: tuple[Problem, ...]
 class Pipeline:
     """A loaded package. Usable from several threads at once; a context manager that closes."""
 
-    def __init__(self, plan: ExecutionPlan, tokenizers: Mapping[str, Tokenizer], options: LoadOptions) -> None:
+    def __init__(
+        self,
+        plan: ExecutionPlan,
+        tokenizers: Mapping[str, Tokenizer],
+        options: LoadOptions,
+        draft: DraftPackage | None = None,
+    ) -> None:
         """Load graphs and start the engine; use ``load`` for a package on disk."""
         from genai_pipeline.backends.ort import OrtBackend
         from genai_pipeline.engine.assemble import assemble
+        from genai_pipeline.engine.request_reader import RequestReader
         from genai_pipeline.preprocess.prompts import PromptReader
-        from genai_pipeline.sampling.breakers import BreakerTexts
 
         self.plan = plan
         self._options = options
-        self._prompts: PromptReader = PromptReader(plan.package, tokenizers)
-        sizes = tuple(plan.facts["vocab_sizes"].values()) or [loaded.highest_id + 1 for loaded in tokenizers.values()]
-        self._vocabulary: int | None = max(sizes, default=None)
-        self._assembly: Assembly = assemble(plan, OrtBackend(threads=options.threads), tokenizers, options)
-        self._breakers = BreakerTexts(_token_texts(*tokenizers.values()) if len(tokenizers) == 1 else None)
+        prompts = PromptReader(plan.package, tokenizers)
+        self._reader: RequestReader = RequestReader(plan, tokenizers, prompts)
+        self._assembly: Assembly = assemble(plan, OrtBackend(threads=options.threads), prompts, options, draft)
         self._close = weakref.finalize(self, self._assembly.close)  # once, at the latest with the last reference
 
     @property
@@ -144,12 +168,7 @@ class Pipeline:
 
     def options(self, **options: Any) -> GenerationOptions:
         """The options in effect for a request that sets ``options``. Raises OptionError."""
-        from genai_pipeline.sampling.params import resolve_options
-
-        generation = self.plan.package.generation
-        if generation is None:
-            return resolve_options(options)
-        return resolve_options(options, generation.defaults, generation.overrides)
+        return self._reader.options(options)
 
     def generate(self, prompt: str | None = None, **request: Unpack[RequestOptions]) -> Result:
         """Run one request to its end.
@@ -160,27 +179,40 @@ class Pipeline:
         from genai_pipeline.engine.collect import collect_result
         from genai_pipeline.engine.streams import Stream
 
-        with Stream(self._submission(prompt, request)) as stream:
+        with Stream(self._submit(self._reader.read(prompt, request))) as stream:
             return collect_result(stream)
 
     def stream(self, prompt: str | None = None, **request: Unpack[RequestOptions]) -> Stream:
         """The events of one request as they happen; closing the iterator cancels. Bad requests raise here."""
         from genai_pipeline.engine.streams import Stream
 
-        return Stream(self._submission(prompt, request))
+        return Stream(self._submit(self._reader.read(prompt, request)))
 
     def astream(self, prompt: str | None = None, **request: Unpack[RequestOptions]) -> AsyncStream:
         """``stream`` for asyncio; call it inside a running event loop."""
         from genai_pipeline.engine.streams import AsyncStream
 
-        return AsyncStream(self._submission(prompt, request))
+        return AsyncStream(self._submit(self._reader.read(prompt, request)))
+
+    def score(self, prompt: str | None = None, *, top: int = 0, **request: Unpack[RequestOptions]) -> Score:
+        """Log probabilities of the tokens of a prompt, with the ``top`` likeliest alternatives of each.
+
+        The prompt is given as in ``generate``; nothing is generated. Raises RequestError, OptionError or CapacityError.
+        """
+        from genai_pipeline.engine.collect import collect_result
+        from genai_pipeline.engine.streams import Stream
+
+        made = self._reader.read(prompt, {**request, "prompt_logprobs": top, "max_new_tokens": 0})
+        with Stream(self._submit(made)) as stream:
+            result = collect_result(stream)
+        return Score(self._reader.prompt_tokens(made), result.prompt_logprobs or (), result.usage)
 
     def run(self, inputs: Mapping[str, Any], **options: Any) -> dict[str, Any]:
         """Run any pipeline: declared inputs and parameters by name in, declared outputs by name out."""
         from genai_pipeline.engine.collect import collect_result
         from genai_pipeline.engine.streams import Stream
 
-        with Stream(self._submit_values(self._prompts.inputs(inputs), options)) as stream:
+        with Stream(self._submit(self._reader.read_inputs(inputs, options))) as stream:
             return dict(collect_result(stream).outputs)
 
     def session(self, path: str | None = None) -> Session:
@@ -202,12 +234,6 @@ class Pipeline:
     ) -> None:
         self.close()
 
-    def _submission(self, prompt: str | None, request: RequestOptions) -> Submit:
-        """Normalise a request on the caller's thread; what is given back hands it to the engine."""
-        options = dict(request)
-        given: dict[str, Any] = {name: options.pop(name) for name in PROMPT_OPTIONS if name in options}
-        return self._submit_values(self._prompts.prompt(prompt, **given), options)
-
     @cached_property
     def _sessions(self) -> Sessions:
         from genai_pipeline.engine.identity import package_identity
@@ -225,31 +251,17 @@ class Pipeline:
         """Start one turn of a session."""
         from genai_pipeline.engine.streams import Stream
 
-        values = self._prompts.prompt(messages=messages)
-        prompt = next(value for name, value in values.items() if name.endswith(".tokens"))
-        return Stream(self._submit_values(values, options, salt)), list(prompt)
+        request = self._reader.read(None, {**options, "messages": messages}, salt)
+        return Stream(self._submit(request)), list(self._reader.prompt_tokens(request))
 
-    def _submit_values(self, values: Mapping[str, Any], options: Mapping[str, Any], salt: bytes = b"") -> Submit:
-        from genai_pipeline.engine.request import Queueing, Request
-        from genai_pipeline.sampling.params import check_vocabulary
-        from genai_pipeline.sampling.random import fresh_seed
-
-        queueing = Queueing.of(**{name: options[name] for name in QUEUE_OPTIONS if name in options})
-        effective = self.options(**{name: value for name, value in options.items() if name not in QUEUE_OPTIONS})
-        check_vocabulary(effective, self._vocabulary)
-        effective = self._breakers.resolve(effective)
-        seed = fresh_seed() if effective.seed is None else effective.seed
+    def _submit(self, request: Request) -> Submit:
+        """What hands a request to the engine, once there is somewhere for its events to go."""
 
         def submit(emit: Emit) -> Callable[[], None]:
-            state = self._assembly.engine.submit(Request(values, effective, emit, seed, queueing, salt))
+            state = self._assembly.engine.submit(replace(request, emit=emit))
             return lambda: self._assembly.engine.cancel(state)  # keeps this pipeline alive as long as the stream
 
         return submit
-
-
-def _token_texts(tokenizer: Tokenizer) -> Callable[[], Sequence[str]]:
-    """What reads the text of every token, control tokens too."""
-    return lambda: [tokenizer.decode((id,), skip_special=False) for id in range(tokenizer.highest_id + 1)]
 
 
 __all__ = ["Pipeline", "check_package", "compile", "load", "validate"]

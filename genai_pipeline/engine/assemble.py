@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from genai_pipeline.backends.protocol import Backend, LoadedGraph
 from genai_pipeline.config import LoadOptions
 from genai_pipeline.engine.decode_loop import DecodeLoop
+from genai_pipeline.engine.draft_model import DraftPackage
+from genai_pipeline.engine.drafters import add_draft_model, add_lookup
 from genai_pipeline.engine.engine import Engine
 from genai_pipeline.engine.gauges import engine_gauges
 from genai_pipeline.engine.graphs import load_graphs
 from genai_pipeline.engine.job import JobStage
 from genai_pipeline.engine.limits import context_length
 from genai_pipeline.engine.listeners import Listeners
-from genai_pipeline.engine.memory import claim_memory
+from genai_pipeline.engine.memory import StateMemory, claim_memory
 from genai_pipeline.engine.pace import Pace
 from genai_pipeline.engine.state_part import StatePart, make_state_part, state_bytes
 from genai_pipeline.engine.telemetry import Telemetry
@@ -23,7 +25,7 @@ from genai_pipeline.engine.trace import TraceFile, Tracer
 from genai_pipeline.graph.plan import ExecutionPlan
 from genai_pipeline.kv.budget import parse_size
 from genai_pipeline.kv.pool import KvPool
-from genai_pipeline.preprocess.tokenizer import Tokenizer
+from genai_pipeline.preprocess.prompts import PromptReader
 from genai_pipeline.scheduler.budget import Budget, Costs
 from genai_pipeline.scheduler.policy import POLICIES
 from genai_pipeline.scheduler.scheduler import Scheduler
@@ -55,19 +57,27 @@ class Assembly:
 
 
 def assemble(
-    plan: ExecutionPlan, backend: Backend, tokenizers: Mapping[str, Tokenizer], options: LoadOptions
+    plan: ExecutionPlan,
+    backend: Backend,
+    prompts: PromptReader,
+    options: LoadOptions,
+    draft: DraftPackage | None = None,
 ) -> Assembly:
     """Load every component and start the engine; what fails half-way leaves nothing behind.
 
-    Raises BackendError, CapacityError, OptionError or PackageError.
+    ``draft``: the package that drafts for the one loop of ``plan``. Raises BackendError, CapacityError, OptionError or
+    PackageError.
     """
     with ExitStack() as resources:
         context = context_length(plan.package, options)
         graphs = load_graphs(plan, backend, options, resources)
-        parts = _parts(plan, tokenizers, options, context, resources)
+        parts, spare = _parts(plan, prompts, options, context, draft, resources)
         loops = {
             id: DecodeLoop(plan.stage(id), graphs, part.pool, part.keeper, part.rules) for id, part in parts.items()
         }
+        add_lookup(loops, plan, options)
+        if draft is not None and spare is not None:
+            add_draft_model(loops, plan, draft, backend, options, spare, context, resources)
         jobs = {
             stage.id: JobStage(stage, graphs[stage.spec.run], plan.components[stage.spec.run].spec)
             for stage in plan.root.stages
@@ -86,22 +96,28 @@ def assemble(
 
 def _parts(
     plan: ExecutionPlan,
-    tokenizers: Mapping[str, Tokenizer],
+    prompts: PromptReader,
     options: LoadOptions,
     context: int,
+    draft: DraftPackage | None,
     resources: ExitStack,
-) -> dict[str, StatePart]:
-    """The state of every loop: one claim on memory, split by what one sequence takes in each."""
+) -> tuple[dict[str, StatePart], StateMemory | None]:
+    """The state of every loop, and memory for a draft package: one claim, split by what one sequence takes in each."""
     loops = [stage for stage in plan.root.stages if stage.spec.decode is not None]
     weights = [max(state_bytes(plan, stage, context), SMALLEST_SEQUENCE) for stage in loops]
+    if draft is not None:
+        weights.append(max(state_bytes(draft.plan, draft.loop, context), SMALLEST_SEQUENCE))
     disk = 0 if options.cache_disk is None else parse_size("cache_disk", options.cache_disk)
     memory = claim_memory(options.memory, useful=2 * options.max_batch * sum(weights), disk=disk)
     resources.callback(memory.release)
+    shares = memory.split(weights)
     parts: dict[str, StatePart] = {}
-    for stage, share in zip(loops, memory.split(weights), strict=True):
-        parts[stage.id] = make_state_part(plan, stage, tokenizers, options, context, share)
+    for stage, share in zip(loops, shares, strict=False):
+        parts[stage.id] = make_state_part(
+            plan, stage, prompts.tokenizers, options, context, share, templates=prompts.templates
+        )
         resources.callback(parts[stage.id].close)
-    return parts
+    return parts, None if draft is None else shares[-1]
 
 
 def _scheduler(plan: ExecutionPlan, parts: Mapping[str, StatePart], options: LoadOptions) -> Scheduler:

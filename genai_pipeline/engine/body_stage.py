@@ -49,7 +49,11 @@ class BodyStage:
 
     def gives(self, key: str) -> bool:
         """Whether the value ``key`` is an output of this stage."""
-        return any(output.key == key for output in self._outputs)
+        return self.port_of(key) is not None
+
+    def port_of(self, key: str) -> str | None:
+        """The output port that gives the value ``key``."""
+        return next((output.port for output in self._outputs if output.key == key), None)
 
     def run(self, context: Context, logit_rows: Buffer) -> dict[str, NDArray[Any]]:
         """Run once; returns the read outputs by value key, valid until this stage runs again."""

@@ -3,28 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
-from genai_pipeline.types import Choice, Event, Result, Timings, Usage
+from genai_pipeline.parsing.parts import join_calls
+from genai_pipeline.types import Choice, Event, Result, Timings, TokenLogprobs, ToolCallDelta, Usage
+
+
+@dataclass(slots=True)
+class Answer:
+    """What the events of one choice add up to."""
+
+    text: list[str] = field(default_factory=list)
+    reasoning: list[str] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+    logprobs: list[TokenLogprobs] = field(default_factory=list)
+    calls: list[ToolCallDelta] = field(default_factory=list)
+    end: Event | None = None
+
+    def add(self, event: Event) -> None:
+        """One more event of the choice."""
+        self.text.append(event.text)
+        self.reasoning.append(event.reasoning)
+        self.calls.extend(event.tool_calls)
+        if event.token is not None:
+            self.tokens.append(event.token)
+        if event.logprobs is not None:
+            self.logprobs.append(event.logprobs)
+        if event.finish_reason is not None:
+            self.end = event
+
+    def choice(self, index: int) -> Choice:
+        """The choice, once it has ended."""
+        assert self.end is not None
+        assert self.end.finish_reason is not None
+        return Choice(
+            index,
+            "".join(self.text),
+            tuple(self.tokens),
+            self.end.finish_reason,
+            self.end.error,
+            reasoning="".join(self.reasoning),
+            tool_calls=join_calls(self.calls),
+            logprobs=tuple(self.logprobs) or None,
+        )
 
 
 def collect_result(events: Iterable[Event]) -> Result:
     """The result of a request from its events. Raises the error that ended the request."""
-    texts: dict[int, list[str]] = {}
-    tokens: dict[int, list[int]] = {}
-    ends: dict[int, Event] = {}
+    answers: dict[int, Answer] = {}
     last = Event()
     for event in events:
-        texts.setdefault(event.index, []).append(event.text)
-        if event.token is not None:
-            tokens.setdefault(event.index, []).append(event.token)
+        answers.setdefault(event.index, Answer()).add(event)
         if event.finish_reason is not None:
-            ends[event.index] = last = event
+            last = event
     if last.error is not None:
         raise last.error
-    choices = tuple(_choice(i, "".join(texts[i]), tokens.get(i, []), ends[i]) for i in sorted(ends))
-    return Result(choices, last.usage or Usage(0, 0), last.timings or Timings(), last.outputs or {}, last.notes)
-
-
-def _choice(index: int, text: str, tokens: list[int], end: Event) -> Choice:
-    assert end.finish_reason is not None
-    return Choice(index, text, tuple(tokens), end.finish_reason, end.error)
+    return Result(
+        tuple(answer.choice(index) for index, answer in sorted(answers.items())),
+        last.usage or Usage(0, 0),
+        last.timings or Timings(),
+        last.outputs or {},
+        last.notes,
+        last.prompt_logprobs,
+    )

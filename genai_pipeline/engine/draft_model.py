@@ -234,7 +234,7 @@ class DraftModel(Drafter):
         by_id = {row.target.id: row for row, _ in members}
         spans = tuple([Span(row.target.id, row.shadow.num_computed, stop, samples) for row, stop in members])
         run = Run("decode" if kind == "decode" else "prefill", self._loop.id, spans)
-        for batch in self._loop.batches(run, [row.shadow for row, _ in members]):
+        for _, batch in self._loop.batches(run, [row.shadow for row, _ in members]):
             part = [by_id[sequence.id] for sequence in batch.sequences]
             try:
                 logits = self._loop.run(kind, batch)

@@ -47,6 +47,7 @@ class Engine:
         self._loops = loops
         self._scheduler = scheduler
         self._walk = Walk(plan, loops, job_stages)
+        self._drafting = [loop.drafting for loop in loops.values() if loop.drafting is not None]
         self._listener = listener
         self._requests = Requests(self._walk, loops, scheduler, listener)
         self._stepper = Stepper(loops, scheduler, self._requests, paces, listener)
@@ -151,6 +152,8 @@ class Engine:
 
     def _plan(self) -> StepPlan:
         started = time.perf_counter()
+        for drafting in self._drafting:
+            drafting.propose(self._requests.live, self._scheduler)
         plan = self._scheduler.plan()
         self._listener.planned(plan, started, time.perf_counter())
         return plan

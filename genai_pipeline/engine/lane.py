@@ -19,7 +19,7 @@ from genai_pipeline.kv.pool import KvPool
 
 
 class Lane:
-    """Runs the stages of a body in order over one batch and gives the logits of the rows that sample."""
+    """Runs the stages of a body in order over one batch and gives the logits that are read."""
 
     def __init__(self, body: ScopePlan, logits_key: str, graphs: Mapping[str, LoadedGraph], pool: KvPool) -> None:
         self._stages = [BodyStage(stage, graphs[stage.spec.run or ""]) for stage in body.stages]
@@ -30,9 +30,10 @@ class Lane:
         self._logit_rows = GrowingArray(np.dtype(np.int64))
         self._gathers = any(stage.graph.logit_rows and stage.gives(logits_key) for stage in self._stages)
         self._pool = pool
+        self.reads_any_row = self._gathers or any(_gives_rows(stage, logits_key) for stage in self._stages)
 
     def run(self, batch: Batch) -> NDArray[np.float32]:
-        """Logits [n, vocabulary] of the n rows of ``batch`` that sample. Raises GraphRunError."""
+        """Logits [n, vocabulary] of the n tokens of ``batch`` that are read, row by row. Raises GraphRunError."""
         rows, counts = batch.rows, batch.counts
         past_width = max(batch.starts)
         for stage in self._stages:
@@ -45,7 +46,7 @@ class Lane:
             produced.update(stage.run(context, logit_rows))
         logits = produced[self._logits_key]
         if not self._gathers:
-            logits = _sampling_rows(logits, batch, self._logit_rows.array)
+            logits = _read_rows(logits, batch, self._logit_rows.array)
         owned = logits.flags.writeable and logits.dtype == np.float32  # memory of the backend's own is read-only
         return logits if owned else logits.astype(np.float32)
 
@@ -55,9 +56,16 @@ class Lane:
         return self._logit_rows.buffer
 
 
-def _sampling_rows(logits: NDArray[np.float32], batch: Batch, logit_rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Rows to sample from, of a graph that gives every position [b, S, V] or only the last [b, V] or [b, 1, V]."""
+def _read_rows(logits: NDArray[np.float32], batch: Batch, logit_rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Logits that are read, of a graph that gives every position [b, S, V] or only the last [b, V] or [b, 1, V]."""
     flat = logits.reshape(-1, logits.shape[-1])
     if flat.shape[0] == batch.size * batch.width:
         return flat[logit_rows]
     return flat[np.flatnonzero(batch.samples)]
+
+
+def _gives_rows(stage: BodyStage, key: str) -> bool:
+    """Whether an output has the logits of every position, so that any may be read."""
+    port = stage.port_of(key)
+    shape = None if port is None else stage.graph.signature.outputs[port].shape
+    return shape is not None and len(shape) == 3 and isinstance(shape[1], str)

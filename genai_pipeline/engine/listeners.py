@@ -40,8 +40,8 @@ class Listener(Protocol):
     def admitted(self, sequence: Sequence) -> None:
         """A sequence got a row, and the state that could be put back instead of computed; after a preemption too."""
 
-    def ran(self, kind: str, batch: Batch, started: float, stopped: float) -> None:
-        """A graph run succeeded: every row of ``batch`` computed its tokens, and those that sample chose one each."""
+    def ran(self, kind: str, batch: Batch, started: float, stopped: float, num_chosen: int) -> None:
+        """A graph run succeeded: every row of ``batch`` computed its tokens, and ``num_chosen`` were chosen."""
 
     def starts_aside(self, jobs: Seq[Job]) -> None:
         """Jobs go to the side lane as one run."""
@@ -98,10 +98,10 @@ class Listeners:
         for listener in self._listeners:
             listener.admitted(sequence)
 
-    def ran(self, kind: str, batch: Batch, started: float, stopped: float) -> None:
+    def ran(self, kind: str, batch: Batch, started: float, stopped: float, num_chosen: int) -> None:
         """Tell each."""
         for listener in self._listeners:
-            listener.ran(kind, batch, started, stopped)
+            listener.ran(kind, batch, started, stopped, num_chosen)
 
     def starts_aside(self, jobs: Seq[Job]) -> None:
         """Tell each."""

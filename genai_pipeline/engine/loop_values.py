@@ -53,7 +53,7 @@ def _tokens(frame: Frame, out: GrowingArray) -> None:
         if frame.width == 1:
             row[0] = sequence.tokens[start]
         else:
-            row[: stop - start] = sequence.tokens[start:stop]
+            row[: stop - start] = sequence.known(start, stop)
             row[stop - start :] = 0
 
 

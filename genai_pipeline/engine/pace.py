@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-GAP = 2.0  # a prefill run beside decode rows may take this many decode steps
+GAP = 1.7  # a prefill run beside decode rows may take this many decode steps
 SMOOTHING = 0.3  # weight of the newest measurement
-SMALLEST = 16  # tokens of the smallest chunk: smaller ones cost more than they spare
+SMALLEST = 12  # tokens of the smallest chunk: smaller ones cost more than they spare
 
 
 class Pace:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from genai_pipeline.engine.answer_form import AnswerForm
 from genai_pipeline.errors import OptionError
 from genai_pipeline.option_values import number, text
 from genai_pipeline.problems import nearest, one_of
 from genai_pipeline.sampling.params import GenerationOptions
 from genai_pipeline.scheduler.ticket import Priority
-from genai_pipeline.types import Event, Timings, Usage
+from genai_pipeline.speculative.stats import SpeculationStats
+from genai_pipeline.types import Event, Timings, TokenLogprobs, Usage
 
 if TYPE_CHECKING:
+    from genai_pipeline.constraints.state import Constraint
     from genai_pipeline.engine.admission import Grant
     from genai_pipeline.engine.sequence import Sequence
     from genai_pipeline.graph.plan import StagePlan
@@ -44,13 +47,14 @@ class Queueing:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Normalised input values by name, effective options, and where events go."""
+    """Normalised input values by name, effective options, and where events go: ``emit`` is set when it is submitted."""
 
     values: Mapping[str, Any]  # "prompt.tokens", "prompt.text", "parameters.x", ...
     options: GenerationOptions
-    emit: Emit
     seed: int
+    emit: Emit = lambda event: None
     queueing: Queueing = Queueing()
+    form: AnswerForm = field(default_factory=AnswerForm)
     salt: bytes = b""  # requests with different salts share no state
     submitted: float = field(default_factory=time.perf_counter)
 
@@ -61,6 +65,7 @@ class RequestState:
     __slots__ = (
         "active",
         "admitted",
+        "constraints",
         "done",
         "first_token",
         "grants",
@@ -83,6 +88,7 @@ class RequestState:
         self.waiting: dict[str, StagePlan] = {}  # stages that have not started, by id
         self.active: set[str] = set()  # ids of stages that have, and have not ended
         self.grants: dict[str, Grant] = {}  # by loop
+        self.constraints: dict[str, Constraint | None] = {}  # by loop, compiled
         self.sequences: dict[str, list[Sequence]] = {}  # by loop, of loops that have started
         self.held: Event | None = None  # the end of the last choice, while other stages still run
         self.num_prompt = 0
@@ -97,7 +103,17 @@ class RequestState:
 
     def usage(self) -> Usage:
         """Token counts so far, over all loops of the request."""
-        return Usage(self.num_prompt, self.num_completion, self.num_cached)
+        drafts = [s.speculation for loop in self.sequences.values() for s in loop]
+        total = sum(drafts, start=SpeculationStats())
+        usage = Usage(self.num_prompt, self.num_completion, self.num_cached)
+        if total.runs:
+            return replace(usage, drafted_tokens=total.drafted, accepted_tokens=total.accepted)
+        return usage
+
+    def prompt_logprobs(self) -> tuple[TokenLogprobs, ...] | None:
+        """Scores of the prompt's tokens from the second on, if they were asked for and are there."""
+        scored = [s.scores for loop in self.sequences.values() for s in loop if s.scores is not None]
+        return tuple(scored[0]) if scored else None
 
     def timings(self) -> Timings:
         """Wall seconds of the phases so far."""

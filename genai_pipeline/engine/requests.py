@@ -5,20 +5,25 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 
 from genai_pipeline.engine.decode_loop import DecodeLoop
+from genai_pipeline.engine.events import choice_end, request_end
 from genai_pipeline.engine.job import Job
 from genai_pipeline.engine.listeners import Listener
 from genai_pipeline.engine.request import RequestState
 from genai_pipeline.engine.sequence import Sequence as TokenSequence
 from genai_pipeline.engine.side_lane import SideResult
-from genai_pipeline.engine.walk import Walk, Work, choice_end, request_end
+from genai_pipeline.engine.walk import Walk, Work
 from genai_pipeline.errors import GenaiError, RequestTimeoutError
+from genai_pipeline.parsing.parts import NOTHING, AnswerPart
 from genai_pipeline.scheduler.plan import SideRun
 from genai_pipeline.scheduler.scheduler import Scheduler
 from genai_pipeline.scheduler.side_queue import JobTicket
 from genai_pipeline.scheduler.ticket import Ticket
 from genai_pipeline.types import Event, FinishReason
+
+SCORED_CHUNK = 64  # tokens of a prefill run that reads all its logits: they take much memory
 
 
 class Requests:
@@ -58,15 +63,15 @@ class Requests:
         if sequence.error is not None:
             self.end(state, "error", sequence.error)
             return
-        end = choice_end(sequence, self._held_text(sequence))
+        end = choice_end(sequence, self._held(sequence))
         over = all(other.finish_reason is not None for other in state.sequences[loop])
         if loop == self._walk.last_loop:
             if over:
                 state.held = end
             else:
                 state.request.emit(end)
-        elif end.text:
-            state.request.emit(Event(index=end.index, text=end.text))
+        elif _says(end):
+            state.request.emit(replace(end, finish_reason=None))
         if over:
             self._walk.finish_loop(state, loop)
             self._go_on(state)
@@ -99,7 +104,7 @@ class Requests:
             if sequence.id in self.live:
                 self._drop(sequence)
             sequence.finish_reason, sequence.error = reason, error
-        ends = [choice_end(s, self._held_text(s)) for s in ending] or [Event(finish_reason=reason, error=error)]
+        ends = [choice_end(s, self._held(s)) for s in ending] or [Event(finish_reason=reason, error=error)]
         for end in ends[:-1]:
             state.request.emit(end)
         self._close(state, ends[-1], {})
@@ -147,8 +152,8 @@ class Requests:
             return
         self._queue(work)
         if state.active:
-            if state.held is not None and state.held.text:  # text does not wait for other stages
-                state.request.emit(Event(index=state.held.index, text=state.held.text))
+            if state.held is not None and _says(state.held):  # text does not wait for other stages
+                state.request.emit(replace(state.held, finish_reason=None))
                 state.held = Event(index=state.held.index, finish_reason=state.held.finish_reason)
             return
         self._close(state, state.held or Event(finish_reason="stop"), self._walk.outputs(state))
@@ -160,16 +165,21 @@ class Requests:
         self._listener.ended(state, end.finish_reason or "error")
         state.request.emit(None)
 
-    def _held_text(self, sequence: TokenSequence) -> str:
-        """Text that was held back, of a loop whose text is an output."""
-        text = sequence.text.finish()
-        return text if self._loops[sequence.loop].rules.streams else ""
+    def _held(self, sequence: TokenSequence) -> AnswerPart:
+        """What was held back, of a loop whose text is an output."""
+        part = sequence.text.finish()
+        return part if self._loops[sequence.loop].rules.streams else NOTHING
 
     def _drop(self, sequence: TokenSequence) -> None:
         self.live.pop(sequence.id, None)
         self._scheduler.finish(sequence.id)
         self._loops[sequence.loop].close(sequence)
         self._listener.left(sequence)
+
+
+def _says(event: Event) -> bool:
+    """Whether an event carries anything of an answer."""
+    return bool(event.text or event.reasoning or event.tool_calls)
 
 
 def _ticket(sequence: TokenSequence) -> Ticket:
@@ -183,4 +193,5 @@ def _ticket(sequence: TokenSequence) -> Ticket:
         priority=request.queueing.priority,
         key=request.queueing.key,
         after=None if sequence.source is None else sequence.source.id,
+        max_chunk=None if sequence.scores is None else SCORED_CHUNK,
     )

@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, NamedTuple
 
-from genai_pipeline.types import FinishReason
+from genai_pipeline.speculative.stats import SpeculationStats
+from genai_pipeline.types import FinishReason, TokenLogprobs
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from genai_pipeline.constraints.state import ConstraintState
     from genai_pipeline.engine.request import RequestState
     from genai_pipeline.engine.text_output import TextOutput
+    from genai_pipeline.parsing.budget import ReasoningBudget
+    from genai_pipeline.sampling.params import GenerationOptions
     from genai_pipeline.sampling.state import SamplingState
 
 NO_ROW = -1
+NO_DRAFTS = SpeculationStats()
 
 
 class Outer(NamedTuple):
@@ -29,7 +34,10 @@ class Sequence:
     """Prompt and chosen tokens of one choice of a request, and how far their state is computed."""
 
     __slots__ = (
+        "budget",
         "choice",
+        "constraint",
+        "drafts",
         "entered",
         "error",
         "finish_reason",
@@ -45,8 +53,10 @@ class Sequence:
         "row",
         "salt",
         "sampling",
+        "scores",
         "seed",
         "source",
+        "speculation",
         "text",
         "tokens",
     )
@@ -67,6 +77,8 @@ class Sequence:
         outer: Outer | None = None,
         not_yet: NDArray[np.int64] | None = None,
         sampling: SamplingState | None = None,
+        constraint: ConstraintState | None = None,
+        budget: ReasoningBudget | None = None,
     ) -> None:
         self.id = id
         self.request = request
@@ -85,9 +97,26 @@ class Sequence:
         self.outer = outer or Outer()
         self.salt = salt  # keeps its cached state apart from that of sequences with another salt
         self.not_yet = not_yet  # ids that may not be chosen before the minimum length
-        self.sampling = sampling  # what choosing its tokens remembers, where options need that
+        self.sampling = sampling  # what its options need to remember
+        self.budget = budget  # when reasoning has to end
+        self.constraint = constraint  # what may come next
+        self.speculation = NO_DRAFTS
+        self.drafts: list[int] = []  # tokens that the next run verifies
+        scored = self.options.prompt_logprobs is not None and source is None
+        self.scores: list[TokenLogprobs] | None = [] if scored else None  # of the prompt's tokens from the second on
         self.finish_reason: FinishReason | None = None
         self.error: BaseException | None = None
+
+    @property
+    def options(self) -> GenerationOptions:
+        """Options of its request."""
+        return self.request.request.options
+
+    def known(self, start: int, stop: int) -> list[int]:
+        """Tokens [start, stop), drafts after the last chosen one."""
+        tokens = self.tokens[start:stop]
+        missing = stop - start - len(tokens)
+        return tokens + self.drafts[:missing] if missing else tokens
 
     @property
     def num_generated(self) -> int:

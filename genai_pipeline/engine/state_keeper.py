@@ -71,7 +71,8 @@ class StateKeeper:
         if not self._reuses(sequence) or sequence.error is not None:
             return
         row = sequence.row
-        length = self._boundary(row, self._pool.length(row), step=PAGE_TOKENS)
+        known = min(self._pool.length(row), len(sequence.tokens))  # drafts beyond a stop were computed for nothing
+        length = self._boundary(row, known, step=PAGE_TOKENS)
         if length:
             self._store.insert(
                 sequence.tokens[:length], _salt(sequence), lambda start, stop: self._pool.save(row, start, stop)
@@ -114,7 +115,8 @@ class StateKeeper:
     def _hit(self, sequence: Sequence) -> int:
         """Copy the longest cached prefix."""
         limit = len(sequence.tokens) - RECOMPUTED
-        if not self._reuses(sequence) or limit <= 0:
+        scored = sequence.scores is not None  # the logits of every token are read
+        if not self._reuses(sequence) or limit <= 0 or scored:
             return 0
         match = self._store.look_up(sequence.tokens, _salt(sequence), limit)
         if not match.num_tokens:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import gettempdir
 
 from genai_pipeline.config import LoadOptions
+from genai_pipeline.constraints.compiler import ConstraintCompiler
 from genai_pipeline.engine.admission import Bounds
-from genai_pipeline.engine.decode_loop import LoopRules
 from genai_pipeline.engine.limits import limit
 from genai_pipeline.engine.memory import StateMemory
+from genai_pipeline.engine.rules import LoopRules
 from genai_pipeline.engine.state_keeper import StateKeeper
 from genai_pipeline.graph.plan import ExecutionPlan, StagePlan, StatePlan
 from genai_pipeline.kv.geometry import ARENA_UPDATES, PAGE_TOKENS
@@ -20,6 +21,8 @@ from genai_pipeline.kv.page_store import PageStore
 from genai_pipeline.kv.pool import KvPool
 from genai_pipeline.kv.tiers import DiskTier
 from genai_pipeline.metadata.model import PackageSpec
+from genai_pipeline.parsing.reader import AnswerReader
+from genai_pipeline.preprocess.chat import ChatTemplate
 from genai_pipeline.preprocess.detokenizer import make_detokenizer
 from genai_pipeline.preprocess.tokenizer import Tokenizer
 
@@ -53,8 +56,12 @@ def make_state_part(
     options: LoadOptions,
     context: int,
     memory: StateMemory,
+    templates: Mapping[str, ChatTemplate | None] | None = None,
 ) -> StatePart:
-    """The state of a loop within its memory. Raises CapacityError when not even two pages fit, OptionError."""
+    """The state of a loop within its memory. Raises CapacityError when not even two pages fit, OptionError.
+
+    Answers of a loop without ``templates`` are not taken apart and not bound.
+    """
     states = _states(plan, stage)
     arenas = bool(_updates(plan, stage) & ARENA_UPDATES)
     with ExitStack() as undo:
@@ -65,7 +72,7 @@ def make_state_part(
         store = PageStore(states, budget_bytes=memory.kept, int8=options.cache_int8, disk=disk)
         undo.callback(store.close)
         keeper = StateKeeper(pool, store, states, reuse=options.prefix_cache)
-        rules = _rules(plan, stage, tokenizers, _bounds(plan.package, pool, context))
+        rules = _rules(plan, stage, tokenizers, templates, _bounds(plan.package, pool, context))
         undo.pop_all()
     return StatePart(pool, store, keeper, rules)
 
@@ -86,21 +93,39 @@ def _bounds(package: PackageSpec, pool: KvPool, context: int) -> Bounds:
     return Bounds(context, pool.num_pages * PAGE_TOKENS, limit(limits.max_new_tokens if limits else None))
 
 
-def _rules(plan: ExecutionPlan, stage: StagePlan, tokenizers: Mapping[str, Tokenizer], bounds: Bounds) -> LoopRules:
+def _rules(
+    plan: ExecutionPlan,
+    stage: StagePlan,
+    tokenizers: Mapping[str, Tokenizer],
+    templates: Mapping[str, ChatTemplate | None] | None,
+    bounds: Bounds,
+) -> LoopRules:
     decode = stage.spec.decode
     assert decode is not None
-    tokenizer = tokenizers.get(decode.tokenizer or "default")
+    name = decode.tokenizer or "default"
+    tokenizer = tokenizers.get(name)
     stops = decode.stop.tokens if decode.stop is not None else ()
-    published = {f"{stage.id}.tokens", f"{stage.id}.text"}
-    return LoopRules(
+    end_ids = (tokenizer.end_ids if tokenizer else frozenset()) | frozenset(_ids(stops, tokenizer))
+    known = 0 if tokenizer is None else tokenizer.highest_id + 1
+    vocabulary = plan.facts["vocab_sizes"].get(stage.id, known)
+    updates = _updates(plan, stage)
+    rules = LoopRules(
         bounds=bounds,
-        end_ids=(tokenizer.end_ids if tokenizer else frozenset()) | frozenset(_ids(stops, tokenizer)),
+        end_ids=end_ids,
         suppressed=_ids(decode.suppress, tokenizer),
-        streams=bool(published & set(plan.outputs.values())),
-        decoder=None if tokenizer is None else lambda: make_detokenizer(tokenizer),
-        batches_rows=bool(_updates(plan, stage) & ARENA_UPDATES),
-        snapshots=bool(_updates(plan, stage) & SNAPSHOT_UPDATES),
+        streams=bool({f"{stage.id}.tokens", f"{stage.id}.text"} & set(plan.outputs.values())),
+        batches_rows=bool(updates & ARENA_UPDATES),
+        drafts_alone="in_place" in updates,
+        snapshots=bool(updates & SNAPSHOT_UPDATES),
+        vocabulary=vocabulary,
     )
+    if tokenizer is None:
+        return rules
+    rules = replace(rules, decoder=lambda visible: make_detokenizer(tokenizer, visible))
+    if templates is None:
+        return rules
+    reader = AnswerReader.of(plan.package, tokenizer, templates.get(name))
+    return replace(rules, reader=reader, compiler=ConstraintCompiler(tokenizer, vocabulary, end_ids))
 
 
 def _ids(tokens: tuple[str | int, ...], tokenizer: Tokenizer | None) -> tuple[int, ...]:

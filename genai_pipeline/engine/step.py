@@ -7,15 +7,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from genai_pipeline.engine.batch import Batch
+from genai_pipeline.engine.choosing import Picks, accept
 from genai_pipeline.engine.decode_loop import DecodeLoop
+from genai_pipeline.engine.events import token_event
 from genai_pipeline.engine.listeners import Listener
 from genai_pipeline.engine.pace import Pace
 from genai_pipeline.engine.requests import Requests
 from genai_pipeline.engine.sequence import Sequence
 from genai_pipeline.errors import GenaiError
+from genai_pipeline.sampling.state import Chosen
 from genai_pipeline.scheduler.plan import StepPlan
 from genai_pipeline.scheduler.scheduler import Scheduler
-from genai_pipeline.types import Event
 
 
 class Stepper:
@@ -46,11 +48,11 @@ class Stepper:
             self._admit(self._live[id])
         for run in plan.runs:
             loop = self._loops[run.loop]
-            for batch in loop.batches(run, [self._live.get(span.sequence) for span in run.spans]):
+            for kind, batch in loop.batches(run, [self._live.get(span.sequence) for span in run.spans]):
                 if all(sequence.id in self._live for sequence in batch.sequences):
-                    self._transaction(loop, run.kind, batch)
+                    self._transaction(loop, kind, batch)
                 else:  # an earlier batch of this step ended some of its rows
-                    self._alone(loop, run.kind, batch)
+                    self._alone(loop, kind, batch)
 
     def _admit(self, sequence: Sequence) -> None:
         state = sequence.request
@@ -70,20 +72,53 @@ class Stepper:
         started = time.perf_counter()
         try:
             logits = loop.run(kind, batch)
-            stopped = time.perf_counter()
-            tokens = iter(loop.choose(batch, logits))
         except GenaiError as error:
             self._listener.failed(kind, batch)
             self._isolate(loop, kind, batch, error)
             return
+        stopped = time.perf_counter()
+        picks = loop.choose(batch, logits)
+        loop.commit(batch, picks)
         self._took(loop, kind, batch, stopped - started)
-        loop.commit(batch)
-        self._listener.ran(kind, batch, started, stopped)
-        for sequence, samples in zip(batch.sequences, batch.samples, strict=True):
-            if samples:
-                self._append(loop, sequence, next(tokens))
-            if sequence.finish_reason is None:
-                self._scheduler.advance(sequence.id, sequence.num_computed, len(sequence.tokens))
+        if loop.drafting is not None and kind != "prefill":
+            loop.drafting.ran(batch, picks, stopped - started)
+        self._listener.ran(kind, batch, started, stopped, sum(len(picked.tokens) for picked in picks))
+        for sequence, picked in zip(batch.sequences, picks, strict=True):
+            self._extend(loop, sequence, picked)
+
+    def _extend(self, loop: DecodeLoop, sequence: Sequence, picked: Picks) -> None:
+        """Let the chosen tokens join their sequence, up to one that ends it, and those that follow of necessity."""
+        if picked.error is not None:
+            self._fail(sequence, picked.error)
+            return
+        sequence.drafts = []
+        for choice in picked.tokens:
+            self._append(loop, sequence, choice)
+            if sequence.finish_reason is not None:
+                return
+        if picked.tokens:
+            self._force(loop, sequence)
+        elif sequence.num_computed == len(sequence.tokens) and not sequence.max_tokens:
+            sequence.finish_reason = "length"  # a prompt that is only scored
+            self._finish(sequence)
+        if sequence.finish_reason is None:
+            self._scheduler.advance(sequence.id, sequence.num_computed, len(sequence.tokens))
+
+    def _force(self, loop: DecodeLoop, sequence: Sequence) -> None:
+        """Append the tokens that must come next; they are computed with the next run of the sequence."""
+        try:
+            for token in loop.forced(sequence):
+                choice = Chosen(token)
+                accept(sequence, choice)
+                self._append(loop, sequence, choice)
+                if sequence.finish_reason is not None:
+                    return
+        except GenaiError as error:
+            self._fail(sequence, error)
+
+    def _fail(self, sequence: Sequence, error: GenaiError) -> None:
+        sequence.finish_reason, sequence.error = "error", error
+        self._finish(sequence)
 
     def _took(self, loop: DecodeLoop, kind: str, batch: Batch, seconds: float) -> None:
         """Keep count of what the run took, for the requests and for the pace of later prefills."""
@@ -92,7 +127,7 @@ class Stepper:
         pace = self._paces[loop.id]
         if kind == "decode":
             pace.decode_took(seconds)
-        else:
+        elif kind == "prefill":
             pace.prefill_took(batch.size * batch.width, seconds)
             self._scheduler.costs = replace(self._scheduler.costs, prefill=int(1e9 * (pace.prefill_seconds or 0)))
         self._scheduler.prefill_beside[loop.id] = pace.prefill_beside()
@@ -100,9 +135,7 @@ class Stepper:
     def _isolate(self, loop: DecodeLoop, kind: str, batch: Batch, error: GenaiError) -> None:
         """Run the rows of a failed batch alone, so that only the row at fault ends."""
         if batch.size == 1:
-            (sequence,) = batch.sequences
-            sequence.finish_reason, sequence.error = "error", error
-            self._finish(sequence)
+            self._fail(batch.sequences[0], error)
             return
         self._alone(loop, kind, batch)
 
@@ -112,17 +145,19 @@ class Stepper:
             if sequence.id in self._live:
                 self._transaction(loop, kind, batch.only(index))
 
-    def _append(self, loop: DecodeLoop, sequence: Sequence, token: int) -> None:
-        state = sequence.request
+    def _append(self, loop: DecodeLoop, sequence: Sequence, choice: Chosen) -> None:
+        state, token = sequence.request, choice.token
         sequence.tokens.append(token)
         state.num_completion += 1
         state.last_token = time.perf_counter()
         if state.first_token is None:
             state.first_token = state.last_token
-        if not loop.is_end(sequence, token):
-            text = sequence.text.push(token)
+        if not loop.rules.ends(sequence, token):
+            part = sequence.text.push(token)
+            if sequence.budget is not None:
+                sequence.budget.accept(inside=sequence.text.in_reasoning)
             if loop.rules.streams:
-                state.request.emit(Event(index=sequence.choice, token=token, text=text))
+                state.request.emit(token_event(sequence, choice, part))
         sequence.finish_reason = loop.ending(sequence, token)
         if sequence.finish_reason is not None:
             self._finish(sequence)

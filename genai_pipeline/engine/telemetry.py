@@ -91,13 +91,13 @@ class Telemetry:
             self._unplaced.discard(sequence.id)
             self.cached_tokens += sequence.num_cached
 
-    def ran(self, kind: str, batch: Batch, started: float, stopped: float) -> None:
+    def ran(self, kind: str, batch: Batch, started: float, stopped: float, num_chosen: int) -> None:
         """Count the run by kind and rows, and its tokens."""
         rows = self.rows.get(kind)
         if rows is None:
             rows = self.rows[kind] = Counter()
         rows[batch.size] += 1
-        self.generated_tokens += sum(batch.samples)
+        self.generated_tokens += num_chosen
         if kind == "prefill":
             self.prompt_tokens += sum(batch.counts)
 

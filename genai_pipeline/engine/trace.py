@@ -148,7 +148,7 @@ class Tracer:
         self._running += 1
         self._count(now)
 
-    def ran(self, kind: str, batch: Batch, started: float, stopped: float) -> None:
+    def ran(self, kind: str, batch: Batch, started: float, stopped: float, num_chosen: int) -> None:
         """The run with its duration; rows that sampled for the first time decode from here on."""
         counts = batch.counts
         args = {
@@ -159,7 +159,7 @@ class Tracer:
             "past": max(batch.starts),
         }
         self._slice(kind, _GRAPHS, started, stopped, args)
-        if kind == "decode":
+        if kind != "prefill":
             return
         for sequence, samples in zip(batch.sequences, batch.samples, strict=True):
             if samples and self._phases.get(sequence.id) == "prefill":

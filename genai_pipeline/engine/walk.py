@@ -11,7 +11,6 @@ from genai_pipeline.engine.job import Arrays, Job, JobStage
 from genai_pipeline.engine.request import RequestState
 from genai_pipeline.engine.sequence import Sequence
 from genai_pipeline.graph.plan import ExecutionPlan, StagePlan
-from genai_pipeline.types import Event
 
 _job_ids = itertools.count()
 
@@ -41,7 +40,7 @@ class Walk:
         state.waiting = {stage.id: stage for stage in self._plan.root.stages}
         for stage in self._plan.root.stages:
             if stage.id in self._loops:
-                self._loops[stage.id].admit(state)
+                self._loops[stage.id].intake.admit(state)
         return self.start_ready(state)
 
     def start_ready(self, state: RequestState) -> Work:
@@ -51,7 +50,7 @@ class Walk:
             del state.waiting[stage.id]
             state.active.add(stage.id)
             if stage.id in self._loops:
-                sequences = state.sequences[stage.id] = self._loops[stage.id].new_sequences(state)
+                sequences = state.sequences[stage.id] = self._loops[stage.id].intake.new_sequences(state)
                 state.num_prompt += sequences[0].num_prompt
                 work.sequences.extend(sequences)
             else:
@@ -89,28 +88,7 @@ class Walk:
 def generated_tokens(loop: DecodeLoop, sequence: Sequence) -> tuple[int, ...]:
     """What the sequence chose, without the end token."""
     tokens = sequence.tokens[sequence.num_prompt :]
-    return tuple(tokens[:-1] if tokens and loop.is_end(sequence, tokens[-1]) else tokens)
-
-
-def choice_end(sequence: Sequence, text: str) -> Event:
-    """The event that ends a choice, with text that was held back."""
-    reason = sequence.finish_reason
-    assert reason is not None
-    return Event(index=sequence.choice, text=text, finish_reason=reason, error=sequence.error)
-
-
-def request_end(event: Event, state: RequestState, outputs: Mapping[str, object]) -> Event:
-    """The event that ends a choice, as the one that ends its request too."""
-    return Event(
-        index=event.index,
-        text=event.text,
-        finish_reason=event.finish_reason,
-        error=event.error,
-        usage=state.usage(),
-        timings=state.timings(),
-        outputs=outputs,
-        notes=tuple(state.notes),
-    )
+    return tuple(tokens[:-1] if tokens and loop.rules.ends(sequence, tokens[-1]) else tokens)
 
 
 def _outer_reads(stage: StagePlan) -> Iterator[str]:

@@ -99,6 +99,9 @@ def _check_lengths(options: GenerationOptions) -> None:
     most = options.max_new_tokens
     if most is None:
         return
+    if most == 0 and options.prompt_logprobs is None:
+        message, hint = "max_new_tokens is 0, which only scoring makes use of", "ask for at least 1, or prompt_logprobs"
+        raise OptionError(message, param="max_new_tokens", hint=hint)
     least = {"min_new_tokens": options.min_new_tokens, "forced_token_ids": len(options.forced_token_ids)}
     for name, count in least.items():
         if count > most:

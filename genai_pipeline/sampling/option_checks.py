@@ -101,7 +101,7 @@ def _logprobs_of(name: str, value: Any) -> str:
 
 
 CHECKS: Final[Mapping[str, Check]] = {
-    "max_new_tokens": _integer(1),
+    "max_new_tokens": _integer(0),
     "min_new_tokens": _integer(0),
     "temperature": _number(0, 100),
     "top_k": _integer(0),
@@ -134,9 +134,10 @@ CHECKS: Final[Mapping[str, Check]] = {
     "logprobs": boolean,
     "top_logprobs": _integer(0, MAX_TOP_LOGPROBS),
     "logprobs_of": _logprobs_of,
+    "prompt_logprobs": _integer(0, MAX_TOP_LOGPROBS),
     "speculate": boolean,
 }
-NULLABLE: Final = frozenset({"max_new_tokens", "seed"})  # None states the default on purpose
+NULLABLE: Final = frozenset({"max_new_tokens", "seed", "prompt_logprobs"})  # None states the default on purpose
 
 
 def check_option(name: str, value: Any) -> Any:

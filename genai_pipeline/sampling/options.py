@@ -48,6 +48,7 @@ class GenerationOptions:
     logprobs: bool = False
     top_logprobs: int = 0
     logprobs_of: Literal["model", "processed"] = "model"
+    prompt_logprobs: int | None = None  # score the prompt's tokens, with so many alternatives each; None: do not
     speculate: bool = True  # let a drafter guess ahead; tokens are the same with and without
     sources: Mapping[str, str] = field(default_factory=dict)  # option -> "request", "package" or "default"
 

@@ -8,12 +8,16 @@ from typing import Literal, NamedTuple
 
 
 class Span(NamedTuple):
-    """Tokens [start, stop) of one sequence, run on top of ``start`` tokens of past."""
+    """Tokens [start, stop) of one sequence, run on top of ``start`` tokens of past.
+
+    The last ``num_drafts`` of them are drafts: each counts only if the token chosen at its place is the same.
+    """
 
     sequence: int
     start: int
     stop: int
-    samples: bool  # whether a token is chosen after ``stop``
+    samples: bool  # whether a token is chosen after ``stop``, and after each token that a draft follows
+    num_drafts: int = 0
 
     @property
     def num_tokens(self) -> int:

@@ -105,6 +105,20 @@ class Scheduler:
             self._shares.serve(tracked.ticket.key, num_computed - tracked.num_computed)
         tracked.num_computed, tracked.num_tokens = num_computed, num_tokens
 
+    def decodes(self, sequence: int) -> bool:
+        """Whether a sequence runs and all but its last token are computed."""
+        tracked = self._running.get(sequence)
+        return tracked is not None and tracked.decoding
+
+    def room_for_drafts(self, sequence: int) -> int:
+        """Most tokens that may be drafted for the next step of a decoding sequence."""
+        tracked = self._running[sequence]
+        return max(0, tracked.ticket.max_tokens - tracked.num_tokens - 1)
+
+    def draft(self, sequence: int, count: int) -> None:
+        """Have the next decode step of a sequence verify up to ``count`` drafts; fewer where pages are short."""
+        self._running[sequence].num_drafts = count
+
     def finish(self, sequence: int) -> None:
         """Forget a sequence, whether it runs or waits."""
         tracked = self._running.pop(sequence, None)
@@ -136,9 +150,7 @@ class Scheduler:
         for tracked in running:
             by_loop.setdefault(tracked.ticket.loop, []).append(tracked)
         for loop, members in by_loop.items():
-            decode = tuple(
-                [Span(t.ticket.sequence, t.num_computed, t.num_tokens, samples=True) for t in members if t.decoding]
-            )
+            decode = tuple([self._decode_span(t) for t in members if t.decoding])
             if decode:
                 yield Run("decode", loop, decode)
             if len(decode) < len(members):
@@ -148,6 +160,14 @@ class Scheduler:
                 todo = self._ranked(t for t in members if t.todo and not t.decoding)
                 for spans in prefill_runs(todo, tokens=tokens, batch=batch, num_decoding=len(decode)):
                     yield Run("prefill", loop, spans)
+
+    def _decode_span(self, tracked: Tracked) -> Span:
+        """The next token of a sequence, and the drafts after it for which there are pages: nobody leaves for drafts."""
+        drafts, tracked.num_drafts = tracked.num_drafts, 0
+        while drafts and not self._take(tracked, tracked.num_tokens + drafts):
+            drafts -= 1
+        stop = tracked.num_tokens + drafts
+        return Span(tracked.ticket.sequence, tracked.num_computed, stop, samples=True, num_drafts=drafts)
 
     def _grow(self) -> Iterator[Preemption]:
         """Give every running sequence the pages of its next token, preempting the least important when they lack."""
@@ -233,7 +253,7 @@ class Scheduler:
         del self._running[id]
         self._give_back(tracked)
         by_swap = self.costs.swaps
-        tracked.num_computed = 0
+        tracked.num_computed = tracked.num_drafts = 0
         self._waiting[id] = tracked
         return Preemption(id, "swap" if by_swap else "recompute")
 

@@ -25,6 +25,7 @@ class Ticket:
     priority: Priority = Priority.NORMAL
     key: str = ""  # whose share of the machine it uses, for fair sharing
     after: int | None = None  # a sequence whose prompt must be computed first: this one forks it
+    max_chunk: int | None = None  # most tokens of a prefill run, which then is its own; None: what the budget allows
 
 
 @dataclass(slots=True)
@@ -37,6 +38,7 @@ class Tracked:
     num_tokens: int  # prompt and chosen tokens
     num_computed: int = 0  # tokens whose state is committed
     num_pages: int = 0
+    num_drafts: int = 0  # tokens to verify with the next decode step
 
     @property
     def todo(self) -> int:

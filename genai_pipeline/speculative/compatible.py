@@ -76,6 +76,15 @@ def _shown(token: str | tuple[str, bool] | None) -> str:
     return repr(token) if isinstance(token, str) else f"{token[0]!r} ({'control' if token[1] else 'ordinary'})"
 
 
+def drafted_loop(target: ExecutionPlan) -> StagePlan:
+    """The one decode loop of a package, for which another one drafts. Raises DraftPackageError."""
+    loops = [stage for stage in target.root.stages if stage.spec.decode is not None]
+    if len(loops) != 1:
+        message = f"'{target.package.name}' has {len(loops)} decode loops; a draft package drafts for exactly one"
+        raise DraftPackageError(message, hint='load it with draft="off"')
+    return loops[0]
+
+
 def _drafting_loop(draft: ExecutionPlan) -> StagePlan:
     """The one decode loop of a draft package, which reads nothing but its tokens."""
     name = draft.package.name

@@ -37,7 +37,7 @@ Draws = list[tuple[int, int]]
 def sequence(tokens: list[int], id: int = 1, prompt: int | None = None) -> Sequence:
     """A target sequence with ``prompt`` tokens of prompt."""
     count = len(tokens) if prompt is None else prompt
-    state = RequestState(Request({}, GenerationOptions(temperature=0), lambda event: None, seed=id))
+    state = RequestState(Request({}, GenerationOptions(temperature=0), id))
     made = Sequence(
         id,
         state,

@@ -1,0 +1,126 @@
+"""How requests enter a decode loop: what they are granted, what binds their answers, and the sequences they become."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from genai_pipeline.backends.protocol import LoadedGraph
+from genai_pipeline.engine.admission import Grant, grant
+from genai_pipeline.engine.answers import Answers
+from genai_pipeline.engine.outer_values import OuterValues
+from genai_pipeline.engine.request import RequestState
+from genai_pipeline.engine.rules import LoopRules
+from genai_pipeline.engine.sequence import Sequence
+from genai_pipeline.errors import OptionError, RequestError
+from genai_pipeline.graph.plan import StagePlan
+from genai_pipeline.metadata.expressions import evaluate, names
+from genai_pipeline.sampling.params import GenerationOptions
+from genai_pipeline.sampling.state import sampling_state
+
+_ids = itertools.count()
+
+
+class Intake:
+    """Of one loop. ``reads_any_row``: whether its graphs give the logits of any token, as scoring a prompt needs."""
+
+    def __init__(
+        self, stage: StagePlan, graphs: Mapping[str, LoadedGraph], rules: LoopRules, *, reads_any_row: bool
+    ) -> None:
+        assert stage.body is not None
+        assert stage.spec.decode is not None
+        self._stage = stage
+        self._rules = rules
+        self._reads_any_row = reads_any_row
+        self._outer = OuterValues(stage.body, graphs)
+        self._answers = Answers(stage.id, rules)
+        prompt = stage.spec.decode.prompt
+        self._prompt_keys = {stage.reads[name] for name in names(prompt.expr)} if prompt is not None else set()
+
+    def admit(self, state: RequestState) -> None:
+        """Refuse what cannot be, before anything runs; grant the request its tokens, if the prompt is known by now.
+
+        Raises PromptTooLongError, CapacityError, OptionError or RequestError.
+        """
+        options = state.request.options
+        if options.stop and self._rules.decoder is None:
+            message = f"'{self._stage.id}' gives no text that could be searched for stop strings"
+            raise RequestError(message, param="stop")
+        if options.prompt_logprobs is not None and not self._reads_any_row:
+            message = f"the graph of '{self._stage.id}' gives the logits of the last token only"
+            raise OptionError(message, param="prompt_logprobs")
+        form = state.request.form
+        self._answers.check(form)
+        if self._prompt_keys <= state.values.keys():
+            state.constraints[self._stage.id] = self._answers.compile(form, self._prompt_text(state))
+            granted = state.grants[self._stage.id] = self._grant(len(self._prompt(state)), options)
+            if granted.note:
+                state.notes.append(granted.note)
+
+    def new_sequences(self, state: RequestState) -> list[Sequence]:
+        """A sequence for every choice of a request, further ones to be forked from the first.
+
+        Raises PromptTooLongError, CapacityError, OptionError or RequestError.
+        """
+        if self._stage.id not in state.grants:
+            self.admit(state)
+        prompt, options, request = self._prompt(state), state.request.options, state.request
+        constraint, text = state.constraints[self._stage.id], self._prompt_text(state)
+        outer, not_yet = self._outer.of(state.values), self._not_yet(options)
+        sequences: list[Sequence] = []
+        for choice in range(options.n):
+            answer = self._answers.parts(request.form, options, constraint, text)
+            sequences.append(
+                Sequence(
+                    next(_ids),
+                    state,
+                    self._stage.id,
+                    prompt,
+                    max_tokens=state.grants[self._stage.id].max_new_tokens,
+                    seed=request.seed,
+                    choice=choice,
+                    text=answer.text,
+                    source=sequences[0] if sequences else None,
+                    salt=request.salt,
+                    outer=outer,
+                    not_yet=not_yet,
+                    sampling=sampling_state(options, prompt),
+                    constraint=answer.constraint,
+                    budget=answer.budget,
+                )
+            )
+        return sequences
+
+    def _prompt_text(self, state: RequestState) -> str:
+        """The text of the prompt, where that is the tokens of a text."""
+        texts = (state.values.get(f"{key.removesuffix('.tokens')}.text") for key in self._prompt_keys)
+        return "".join(text for text in texts if isinstance(text, str))
+
+    def _grant(self, num_prompt: int, options: GenerationOptions) -> Grant:
+        """The token limit; a package's own default caps a request and is never a reason to refuse it."""
+        bounds = self._rules.bounds
+        if options.max_new_tokens is not None and options.sources.get("max_new_tokens") == "package":
+            most = min(options.max_new_tokens, bounds.max_new_tokens or options.max_new_tokens)
+            return grant(num_prompt, None, replace(bounds, max_new_tokens=most))
+        return grant(num_prompt, options.max_new_tokens, bounds)
+
+    def _not_yet(self, options: GenerationOptions) -> NDArray[np.int64] | None:
+        """Tokens that may not be chosen before the request's minimum length: all that would end it, too."""
+        if not options.min_new_tokens:
+            return None
+        ends = set(options.stop_token_ids) | (set() if options.ignore_eos else self._rules.end_ids)
+        return np.array(sorted({*self._rules.suppressed, *ends}), np.int64)
+
+    def _prompt(self, state: RequestState) -> tuple[int, ...]:
+        decode = self._stage.spec.decode
+        assert decode is not None
+        assert decode.prompt is not None
+        tokens = evaluate(decode.prompt.expr, lambda name: state.values[self._stage.reads[name]])
+        prompt = tuple(int(token) for token in tokens)
+        if not prompt:
+            raise RequestError("the prompt has no tokens", param="prompt", hint="give at least one character or token")
+        return prompt

@@ -1,0 +1,78 @@
+"""Turns what a caller gives into a request: prompt, options, the form of the answer, and how it waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from genai_pipeline.constraints.spec import CONSTRAINT_OPTIONS, read_constraint
+from genai_pipeline.engine.answer_form import AnswerForm
+from genai_pipeline.engine.request import Queueing, Request
+from genai_pipeline.graph.plan import ExecutionPlan
+from genai_pipeline.preprocess.answer_options import ANSWER_OPTIONS, AnswerOptions
+from genai_pipeline.preprocess.prompts import PromptReader
+from genai_pipeline.preprocess.tokenizer import Tokenizer
+from genai_pipeline.sampling.breakers import BreakerTexts
+from genai_pipeline.sampling.params import GenerationOptions, check_vocabulary, resolve_options
+from genai_pipeline.sampling.random import fresh_seed
+from genai_pipeline.types import PROMPT_OPTIONS, QUEUE_OPTIONS
+
+
+class RequestReader:
+    """Of one package; runs on the callers' threads, which may share it."""
+
+    def __init__(self, plan: ExecutionPlan, tokenizers: Mapping[str, Tokenizer], prompts: PromptReader) -> None:
+        self._generation = plan.package.generation
+        self._prompts = prompts
+        sizes = tuple(plan.facts["vocab_sizes"].values()) or [loaded.highest_id + 1 for loaded in tokenizers.values()]
+        self._vocabulary: int | None = max(sizes, default=None)
+        self._breakers = BreakerTexts(_token_texts(*tokenizers.values()) if len(tokenizers) == 1 else None)
+
+    def options(self, given: Mapping[str, Any]) -> GenerationOptions:
+        """The options of generation in effect for a request that sets ``given``. Raises OptionError."""
+        if self._generation is None:
+            return resolve_options(given)
+        return resolve_options(given, self._generation.defaults, self._generation.overrides)
+
+    def read(self, prompt: str | None, given: Mapping[str, Any], salt: bytes = b"") -> Request:
+        """A request that gives its text as a prompt, as messages or as tokens. Raises RequestError or OptionError."""
+        rest = dict(given)
+        form = _form(rest)
+        values = self._prompts.prompt(prompt, answer=form.options, **_taken(rest, PROMPT_OPTIONS))
+        return self._request(values, form, rest, salt)
+
+    def read_inputs(self, inputs: Mapping[str, Any], given: Mapping[str, Any]) -> Request:
+        """A request that gives declared inputs and parameters by name. Raises RequestError or OptionError."""
+        rest = dict(given)
+        form = _form(rest)
+        return self._request(self._prompts.inputs(inputs, form.options), form, rest)
+
+    def prompt_tokens(self, request: Request) -> tuple[int, ...]:
+        """The tokens of a request's prompt."""
+        tokens: tuple[int, ...] = request.values[f"{self._prompts.main_input}.tokens"]
+        return tokens
+
+    def _request(
+        self, values: Mapping[str, Any], form: AnswerForm, options: dict[str, Any], salt: bytes = b""
+    ) -> Request:
+        queueing = Queueing.of(**_taken(options, QUEUE_OPTIONS))
+        effective = self.options(options)
+        check_vocabulary(effective, self._vocabulary)
+        effective = self._breakers.resolve(effective)
+        seed = fresh_seed() if effective.seed is None else effective.seed
+        return Request(values, effective, seed, queueing=queueing, form=form, salt=salt)
+
+
+def _form(options: dict[str, Any]) -> AnswerForm:
+    """The options about the form of the answer, taken out of all options."""
+    answer = AnswerOptions.of(**_taken(options, ANSWER_OPTIONS))
+    return AnswerForm(answer, read_constraint(_taken(options, CONSTRAINT_OPTIONS)))
+
+
+def _taken(options: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: options.pop(name) for name in names if name in options}
+
+
+def _token_texts(tokenizer: Tokenizer) -> Callable[[], Sequence[str]]:
+    """What reads the text of every token, control tokens too."""
+    return lambda: [tokenizer.decode((id,), skip_special=False) for id in range(tokenizer.highest_id + 1)]

@@ -1,0 +1,42 @@
+"""What bounds and ends the sequences of a decode loop, and what its batches may look like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from genai_pipeline.engine.admission import Bounds
+from genai_pipeline.engine.text_output import PieceDecoder
+
+if TYPE_CHECKING:
+    from genai_pipeline.constraints.compiler import ConstraintCompiler
+    from genai_pipeline.engine.sequence import Sequence
+    from genai_pipeline.parsing.reader import AnswerReader
+
+
+@dataclass(frozen=True, slots=True)
+class LoopRules:
+    """Frozen facts of one loop."""
+
+    bounds: Bounds
+    end_ids: frozenset[int]  # union of every declaration
+    suppressed: tuple[int, ...]  # never chosen
+    streams: bool  # whether its tokens or text are a declared output
+    batches_rows: bool  # whether a batch is a range of rows, as where state lies in arenas
+    drafts_alone: bool  # whether several tokens on top of a past run in single rows only
+    snapshots: bool  # whether state can be resumed only where a snapshot was taken, as recurrent state
+    vocabulary: int = 0  # width of the logits
+    decoder: Callable[[frozenset[int]], PieceDecoder] | None = None  # makes one that shows these control tokens
+    reader: AnswerReader | None = None  # tells the parts of answers apart; None for loops without text
+    compiler: ConstraintCompiler | None = None  # of constraints; None for loops without text
+
+    @property
+    def mask_words(self) -> int:
+        """Words of 32 bits that hold a bit for every token."""
+        return -(-self.vocabulary // 32)
+
+    def ends(self, sequence: Sequence, token: int) -> bool:
+        """Whether ``token`` is an end token for a sequence's request."""
+        options = sequence.options
+        return token in options.stop_token_ids or (token in self.end_ids and not options.ignore_eos)
