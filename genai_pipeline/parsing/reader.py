@@ -26,9 +26,9 @@ _ALPHABET = string.ascii_letters + string.digits
 
 @dataclass(frozen=True, slots=True)
 class CallRules:
-    """Grammar of a request's answer: Lark text, and what of its rules the answer follows.
+    """Grammar of a request's answer: Lark text, and the name of the rule in it that the answer follows.
 
-    ``calls``: a call must come; ``text_or_calls``: text may stand beside calls; ``answer | calls``: one or the other.
+    ``calls``: a call must come; ``text_or_calls``: text may stand beside calls.
     """
 
     lark: str
@@ -99,18 +99,13 @@ class AnswerReader:
             texts += (self.reasoning.open, self.reasoning.close)
         return self._tokenizer.control_ids(texts) - self._tokenizer.end_ids
 
-    def call_rules(self, answer: AnswerOptions, *, bound: bool = False) -> CallRules | None:
-        """The grammar of calls that binds the answer, behind its reasoning; None where none does.
-
-        ``bound``: whether a constraint of the request binds text that is no call; the grammar then refers to it as the
-        rule ``answer``. Raises OptionError.
-        """
+    def call_rules(self, answer: AnswerOptions) -> CallRules | None:
+        """The grammar of calls that binds an answer, behind its reasoning; None where none does. Raises OptionError."""
         tools = answer.tools
-        if tools is None or self._format is None or not (tools.constrained or bound):
+        if tools is None or self._format is None or not tools.constrained:
             return None
         special = {} if self._tokenizer is None else self._tokenizer.control_tokens
-        free = "answer | calls" if bound else "text_or_calls"
-        return CallRules(self._format.rules(tools, special), "calls" if tools.mode == "required" else free)
+        return CallRules(self._format.rules(tools, special), "calls" if tools.mode == "required" else "text_or_calls")
 
     def call_grammar(self, answer: AnswerOptions) -> str | None:
         """Lark text with a rule ``calls``, whether or not anything binds the calls; None where none may come."""
