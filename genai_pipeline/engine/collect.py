@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from genai_pipeline.parsing.parts import join_calls
 from genai_pipeline.types import Choice, Event, Result, Timings, TokenLogprobs, ToolCallDelta, Usage
@@ -31,6 +32,11 @@ class Answer:
             self.logprobs.append(event.logprobs)
         if event.finish_reason is not None:
             self.end = event
+
+    def message(self) -> dict[str, Any]:
+        """The choice so far as a turn of a conversation; reasoning does not belong to it."""
+        calls = [call.to_dict() for call in join_calls(self.calls)]
+        return {"role": "assistant", "content": "".join(self.text), **({"tool_calls": calls} if calls else {})}
 
     def choice(self, index: int) -> Choice:
         """The choice, once it has ended."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from genai_pipeline.engine.collect import Answer
 from genai_pipeline.errors import EngineClosedError, EngineFailedError, RequestError
 from genai_pipeline.types import Event, Result
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from genai_pipeline.kv.page_store import Match
 
 Message = Mapping[str, Any]
+MESSAGE_FIELDS = ("name", "tool_call_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +92,16 @@ class Session:
     def stream(
         self, content: str | Sequence[Mapping[str, Any]], *, role: str = "user", **options: Any
     ) -> Iterator[Event]:
-        """Say something and get the answer's events; closed early, the answer so far is the answer."""
+        """Say something and get the answer's events; closed early, the answer so far is the answer.
+
+        ``name`` and ``tool_call_id`` belong to the message, as the result of a tool has them (``role="tool"``).
+        """
         if self._closed:
             raise RequestError("the session is closed", hint="open another one")
         if options.get("n", 1) != 1:
             raise RequestError("a session goes on with one answer: n must be 1", param="n")
-        messages = (*self._mark.messages, {"role": role, "content": content})
+        named = {name: options.pop(name) for name in MESSAGE_FIELDS if name in options}
+        messages = (*self._mark.messages, {"role": role, "content": content, **named})
         events, prompt = self._host.ask(messages, self._salt, options)
         return self._follow(messages, prompt, events)
 
@@ -141,20 +147,16 @@ class Session:
         self.close()
 
     def _follow(self, messages: tuple[Message, ...], prompt: list[int], events: Stream) -> Iterator[Event]:
-        tokens: list[int] = []
-        texts: list[str] = []
-        failed = False
+        answer, failed = Answer(), False
         try:
             with events:
                 for event in events:
                     failed = failed or event.error is not None
-                    tokens += [] if event.token is None else [event.token]
-                    texts.append(event.text)
+                    answer.add(event)
                     yield event
         finally:
             if not failed:
-                answer = {"role": "assistant", "content": "".join(texts)}
-                self._go(Mark((*messages, answer), (*prompt, *tokens)))
+                self._go(Mark((*messages, answer.message()), (*prompt, *answer.tokens)))
 
     def _go(self, mark: Mark) -> None:
         self._mark = mark
