@@ -25,7 +25,6 @@ OPTIONS: Final[Mapping[str, Any]] = {
     "json_allowed_escapes": '"\\bfnrt',
 }
 MAX_BRANCHES: Final = 128  # of a oneOf, which are compared two by two
-ANY_OBJECT: Final[Mapping[str, Any]] = {"type": "object"}
 
 
 def ready_schema(schema: Any, param: str) -> str:

@@ -84,7 +84,8 @@ class TokenTable:
     def _check_joined(self, texts: list[bytes]) -> None:
         """Refuse decoders that write a token in another way beside others (WordPiece, CTC)."""
         bytes_only = self.tokenizer.byte_tokens
-        some = [token for token, text in enumerate(texts) if text and token not in bytes_only][:_CHECKED]
+        once = [token for token, text in enumerate(texts) if text and token not in bytes_only][:_CHECKED]
+        some = [token for token in once for _ in range(2)]  # some decoders read a token that follows itself as one
         joined = b"".join(texts[token] for token in some)
         decoded = self.tokenizer.decode(some).encode()
         if decoded not in (joined, joined.removeprefix(b" ")):

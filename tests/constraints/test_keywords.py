@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 
@@ -209,10 +208,8 @@ WIDE = [{"type": "object", "properties": {f"p{i}": {}}} for i in range(20)]
         {"pattern": "a{999999999}"},
     ],
 )
-def test_schemas_that_grow_without_measure_are_refused_at_once(schema):
-    begin = time.process_time()
-    refused(schema)
-    assert time.process_time() - begin < 5  # a bound on the order of magnitude: each would take minutes, or for ever
+def test_schemas_that_grow_without_measure_are_refused(schema):
+    refused(schema)  # compiled, each would take minutes, or more memory than there is
 
 
 def test_large_but_sound_schemas_compile(bench):
