@@ -60,3 +60,25 @@ def test_most_draws_of_a_peaked_row_need_no_more() -> None:
 @pytest.mark.parametrize(("size", "temperature", "expected"), [(4095, 1, False), (4096, 1, True), (9999, 1e-4, False)])
 def test_small_and_very_cold_rows_are_not_estimated(size: int, temperature: float, expected: bool) -> None:
     assert estimable(np.zeros(size, np.float32), temperature) is expected
+
+
+def test_nothing_is_decided_where_the_estimate_leaves_a_doubt() -> None:
+    row = np.full(4096, -np.inf, np.float32)
+    row[[5, 300, 900]] = np.log([0.5, 0.3, 0.2]).astype(np.float32)
+    peak, maxima = float(row.max()), block_maxima(row)
+    for boundary, tokens in ((0.5, (5, 300)), (0.8, (300, 900))):
+        assert draw_from_all(row, peak, 1.0, boundary) is None
+        assert draw_from_all(row, peak, 1.0, boundary - 2e-4) == tokens[0]
+        assert draw_from_all(row, peak, 1.0, boundary + 2e-4) == tokens[1]
+    row[:] = np.where(np.isfinite(row), row, np.float32(-30))
+    for boundary, count in ((0.5, 1), (0.8, 2)):
+        assert nucleus_of(row, peak, maxima, 1.0, boundary) is None
+        for top_p, size in ((boundary - 1e-3, count), (boundary + 1e-3, count + 1)):
+            found = nucleus_of(row, peak, maxima, 1.0, top_p)
+            assert found is not None
+            assert len(found[0]) == size
+
+
+def test_a_nucleus_that_ends_among_equal_tokens_outside_is_left_to_float64() -> None:
+    row = np.zeros(5000, np.float32)
+    assert nucleus_of(row, 0.0, block_maxima(row), 1.0, 0.01) is None
