@@ -51,6 +51,13 @@ class ConstraintSpec:
     param: str  # the option that asked for it, named in errors
     preamble: Preamble | None = None
 
+    @property
+    def mode(self) -> str:
+        """The kind as metadata name it: json_object, json_schema, regex, grammar or choices."""
+        if self.kind != "json":
+            return self.kind
+        return "json_object" if self.source == ready_schema({"type": "object"}, self.param) else "json_schema"
+
     def after(self, preamble: Preamble | None) -> ConstraintSpec:
         """The same answer after reasoning."""
         return replace(self, preamble=preamble)

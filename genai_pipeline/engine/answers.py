@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from genai_pipeline.constraints.rules import answer_rules
-from genai_pipeline.constraints.spec import ConstraintSpec, Preamble, grammar_spec
+from genai_pipeline.constraints.rules import combined_spec
+from genai_pipeline.constraints.spec import ConstraintSpec, Preamble
 from genai_pipeline.constraints.state import Constraint, ConstraintState
 from genai_pipeline.engine.answer_form import AnswerForm
 from genai_pipeline.engine.rules import LoopRules
@@ -13,6 +13,7 @@ from genai_pipeline.engine.text_output import TextOutput
 from genai_pipeline.errors import OptionError
 from genai_pipeline.parsing.budget import ReasoningBudget
 from genai_pipeline.parsing.reader import AnswerReader
+from genai_pipeline.problems import one_of
 from genai_pipeline.sampling.params import GenerationOptions
 
 
@@ -39,6 +40,14 @@ class Answers:
             asked = "tools" if form.constraint is None else form.constraint.param
             raise OptionError(f"'{self._loop}' gives no text, whose form could be asked for", param=asked)
         self._rules.reader.check(form.options)
+        if (
+            form.constraint is not None
+            and self._rules.modes is not None
+            and form.constraint.mode not in self._rules.modes
+        ):
+            message = f"this package's model is not made for answers bound by {form.constraint.mode}"
+            hint = f"its metadata names: {one_of(self._rules.modes)}"
+            raise OptionError(message, param=form.constraint.param, hint=hint)
         tools = form.options.tools
         if form.constraint is not None and tools is not None and tools.mode == "required":
             message = f"tool_choice asks for a call, so there is no answer that {form.constraint.param} could bind"
@@ -77,12 +86,11 @@ def _spec(form: AnswerForm, reader: AnswerReader) -> ConstraintSpec | None:
     """The constraint on an answer behind its reasoning: the one asked for, the grammar of calls, or either."""
     if form.constraint is None:
         rules = reader.call_rules(form.options)
-        return None if rules is None else grammar_spec(f"start: {rules.start}\n{rules.lark}", "tools")
+        return None if rules is None else combined_spec(rules.grammar, "tools")
     calls = reader.call_grammar(form.options)
     if calls is None:
         return form.constraint
-    text = f"start: calls | answer\n{calls}\n{answer_rules(form.constraint)}"
-    return grammar_spec(text, form.constraint.param)
+    return combined_spec(f"start: calls | answer\n{calls}", "tools", form.constraint)
 
 
 def _preamble(reader: AnswerReader, prompt: str) -> Preamble | None:

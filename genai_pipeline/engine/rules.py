@@ -29,6 +29,7 @@ class LoopRules:
     vocabulary: int = 0  # width of the logits
     decoder: Callable[[frozenset[int]], PieceDecoder] | None = None  # makes one that shows these control tokens
     reader: AnswerReader | None = None  # tells the parts of answers apart; None for loops without text
+    modes: frozenset[str] | None = None  # kinds of constraint the model is good for; None: nothing is said
     compiler: ConstraintCompiler | None = None  # of constraints; None for loops without text
 
     @property

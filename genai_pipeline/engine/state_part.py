@@ -125,7 +125,9 @@ def _rules(
     if templates is None:
         return rules
     reader = AnswerReader.of(plan.package, tokenizer, templates.get(name))
-    return replace(rules, reader=reader, compiler=ConstraintCompiler(tokenizer, vocabulary, end_ids))
+    declared = plan.package.structured_output
+    modes = None if declared is None else frozenset(declared["modes"])
+    return replace(rules, reader=reader, modes=modes, compiler=ConstraintCompiler(tokenizer, vocabulary, end_ids))
 
 
 def _ids(tokens: tuple[str | int, ...], tokenizer: Tokenizer | None) -> tuple[int, ...]:
