@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from genai_pipeline.errors import OptionError
 from genai_pipeline.sampling.options import BUILT_IN, GenerationOptions, changed
@@ -36,6 +36,23 @@ def check_together(options: GenerationOptions) -> None:
     _check_switches(options)
     _check_mirostat(options)
     _check_tokens(options)
+
+
+def drop_excluded_defaults(chosen: dict[str, Any], sources: dict[str, str]) -> None:
+    """Take out package defaults that what a request sets excludes: filters for Mirostat, and the other way round."""
+
+    def asked(name: str) -> bool:
+        return sources.get(name) == "request" and chosen[name] != getattr(BUILT_IN, name)
+
+    if asked("mirostat"):
+        excluded = [name for name in _FILTERS if sources.get(name) == "package"]
+    elif sources.get("mirostat") == "package":
+        greedy = sources.get("temperature") == "request" and chosen["temperature"] == 0
+        excluded = ["mirostat"] if greedy or any(map(asked, _FILTERS)) else []
+    else:
+        excluded = []
+    for name in excluded:
+        del chosen[name], sources[name]
 
 
 def check_vocabulary(options: GenerationOptions, size: int | None) -> None:

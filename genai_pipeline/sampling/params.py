@@ -9,7 +9,7 @@ from typing import Any
 from genai_pipeline.errors import OptionError
 from genai_pipeline.metadata.model import GenerationSpec
 from genai_pipeline.problems import Problems, one_of
-from genai_pipeline.sampling.combinations import check_together, check_vocabulary
+from genai_pipeline.sampling.combinations import check_together, check_vocabulary, drop_excluded_defaults
 from genai_pipeline.sampling.option_checks import CHECKS, check_option
 from genai_pipeline.sampling.options import GenerationOptions
 
@@ -19,7 +19,7 @@ def resolve_options(
     defaults: Mapping[str, Any] | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> GenerationOptions:
-    """Options in effect: the request's own, else the package's defaults, else the built-in ones.
+    """Options in effect: the request's own, else the package's defaults that go with them, else the built-in ones.
 
     Raises OptionError for unknown names, wrong types, values out of range, options that exclude each other or have
     no effect, and for what the package's ``overrides`` do not let a request set.
@@ -32,6 +32,7 @@ def resolve_options(
             if source == "request" and overrides is not None:
                 _check_override(name, value, chosen[name], overrides)
             sources[name] = source
+    drop_excluded_defaults(chosen, sources)
     options = GenerationOptions(**chosen, sources=sources)
     check_together(options)
     return options

@@ -286,8 +286,21 @@ def test_mirostat_takes_the_place_of_every_filter(name: str, value: float) -> No
         resolve_options({"mirostat": 2, name: value})
     assert caught.value.param == name
     assert f"set {name} to" in caught.value.hint
-    with pytest.raises(OptionError, match=r"\(the package's default\)") as caught:
-        resolve_options({"mirostat": 2}, {name: value})
+
+
+@pytest.mark.parametrize("off", [{}, {"top_p": 1}])
+def test_what_a_request_sets_replaces_defaults_that_it_excludes(off: dict[str, Any]) -> None:
+    filters = {"top_k": 20, "top_p": 0.9, "temperature": 0.6}
+    asked = resolve_options({"mirostat": 2, **off}, filters)
+    assert (asked.mirostat, asked.top_k, asked.top_p, asked.temperature) == (2, 0, 1.0, 0.6)
+    assert asked.sources == {"temperature": "package", "mirostat": "request", **dict.fromkeys(off, "request")}
+    assert resolve_options({"mirostat": 0}, filters).top_k == 20
+    aims = {"mirostat": 2, "mirostat_tau": 3}
+    assert resolve_options({"top_k": 9}, aims).mirostat == 0
+    assert resolve_options({"temperature": 0}, aims).mirostat == 0
+    assert resolve_options({"temperature": 0.5, **off}, aims).mirostat == 2
+    with pytest.raises(OptionError, match=r"mirostat needs a temperature above 0") as caught:
+        resolve_options({"mirostat": 2}, {"temperature": 0})
     assert caught.value.param == "mirostat"
 
 
