@@ -17,6 +17,7 @@ MAX_OPTIONAL: Final = 240  # properties that may be left out of one object; each
 MAX_MULTIPLE: Final = 1_000_000
 _EXACT: Final = 2**53  # whole numbers below it are the same to all libraries
 _LARGEST: Final = 10**15
+MOST_FRACTIONAL: Final = 100_000  # bounds above it are whole
 _BINARY_DIGITS: Final = 10  # of a multipleOf that is no whole number
 
 _COUNTS: Final = ("minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties")
@@ -46,6 +47,8 @@ def _check_numbers(tree: SchemaTree, node: SchemaNode) -> None:
         if abs(bound) > _LARGEST or "e" in repr(bound):
             why = f"is {bound!r}; bounds reach to {_LARGEST} and need no exponent"
             raise tree.refuse(keyword, node, why, "leave the bound out, or take one that is nearer")
+        if abs(bound) > MOST_FRACTIONAL and bound != int(bound):
+            raise tree.refuse(keyword, node, f"is {bound!r}; bounds above {MOST_FRACTIONAL} are whole numbers")
     multiple = node.get("multipleOf", 1)
     scaled = multiple * 2**_BINARY_DIGITS
     if multiple > MAX_MULTIPLE or scaled != math.floor(scaled):

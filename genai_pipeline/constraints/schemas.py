@@ -17,13 +17,14 @@ from genai_pipeline.constraints.keywords import DEFINITIONS, LISTS, MAPS, SINGLE
 from genai_pipeline.constraints.patterns import found_anywhere
 from genai_pipeline.constraints.schema_meaning import check_alternatives, check_finite, disjoint, merged
 from genai_pipeline.constraints.schema_tree import SchemaNode, SchemaTree
-from genai_pipeline.constraints.schema_values import check_values
+from genai_pipeline.constraints.schema_values import MOST_FRACTIONAL, check_values
 
 OPTIONS_KEY: Final = "x-guidance"  # where the grammar library reads options in a schema
 OPTIONS: Final[Mapping[str, Any]] = {
     "whitespace_pattern": r"[ \t\r\n]{1,40}",  # bounded, or a model could write spaces for ever
     "json_allowed_escapes": '"\\bfnrt',
 }
+_STEP_INSIDE: Final = 1e-9
 MAX_BRANCHES: Final = 128  # of a oneOf, which are compared two by two
 
 
@@ -136,11 +137,30 @@ def _most_properties(_: SchemaTree, node: SchemaNode, result: dict[str, Any]) ->
         del result["maxProperties"]
 
 
+def _bound(keyword: str, inclusive: str, sign: int) -> Callable[[SchemaTree, SchemaNode, dict[str, Any]], None]:
+    """An exclusive whole bound as an inclusive one just inside of it.
+
+    The library takes 2 for a number above 2 and at most 2.5. The least step inside is lost, and nothing else is.
+    """
+
+    def rewrite(_: SchemaTree, node: SchemaNode, result: dict[str, Any]) -> None:
+        bound = node.get(keyword)
+        if result.get("type") == "integer" or bound != int(bound) or abs(bound) > MOST_FRACTIONAL:
+            return
+        inside = bound + sign * _STEP_INSIDE
+        del result[keyword]
+        result[inclusive] = sign * max(sign * inside, sign * result.get(inclusive, inside))
+
+    return rewrite
+
+
 _REWRITES: Final[Mapping[str, Callable[[SchemaTree, SchemaNode, dict[str, Any]], None]]] = {
     "pattern": _pattern,
     "format": _format,
     "patternProperties": _pattern_properties,
     "oneOf": _one_of,
+    "exclusiveMinimum": _bound("exclusiveMinimum", "minimum", 1),
+    "exclusiveMaximum": _bound("exclusiveMaximum", "maximum", -1),
     "minProperties": _least_properties,
     "maxProperties": _most_properties,
 }
