@@ -1,4 +1,7 @@
-"""Values that cross the public boundary: options of a request, events of a stream, results."""
+"""Values that cross the public boundary: options of a request, events of a stream, results.
+
+Longer than most modules because it is one list of what callers see.
+"""
 
 from __future__ import annotations
 

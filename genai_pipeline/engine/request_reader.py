@@ -13,7 +13,13 @@ from genai_pipeline.preprocess.answer_options import ANSWER_OPTIONS, AnswerOptio
 from genai_pipeline.preprocess.prompts import PromptReader
 from genai_pipeline.preprocess.tokenizer import Tokenizer
 from genai_pipeline.sampling.breakers import BreakerTexts
-from genai_pipeline.sampling.params import GenerationOptions, check_vocabulary, resolve_options
+from genai_pipeline.sampling.params import (
+    FORM_OPTIONS,
+    GenerationOptions,
+    check_form_override,
+    check_vocabulary,
+    resolve_options,
+)
 from genai_pipeline.sampling.random import fresh_seed
 from genai_pipeline.types import PROMPT_OPTIONS, QUEUE_OPTIONS
 
@@ -37,20 +43,29 @@ class RequestReader:
     def read(self, prompt: str | None, given: Mapping[str, Any], salt: bytes = b"") -> Request:
         """A request that gives its text as a prompt, as messages or as tokens. Raises RequestError or OptionError."""
         rest = dict(given)
-        form = _form(rest)
+        form = self._form(rest)
         values = self._prompts.prompt(prompt, answer=form.options, **_taken(rest, PROMPT_OPTIONS))
         return self._request(values, form, rest, salt)
 
     def read_inputs(self, inputs: Mapping[str, Any], given: Mapping[str, Any]) -> Request:
         """A request that gives declared inputs and parameters by name. Raises RequestError or OptionError."""
         rest = dict(given)
-        form = _form(rest)
+        form = self._form(rest)
         return self._request(self._prompts.inputs(inputs, form.options), form, rest)
 
     def prompt_tokens(self, request: Request) -> tuple[int, ...]:
         """The tokens of a request's prompt."""
         tokens: tuple[int, ...] = request.values[f"{self._prompts.main_input}.tokens"]
         return tokens
+
+    def _form(self, options: dict[str, Any]) -> AnswerForm:
+        """The options about the form of the answer, taken out of all options."""
+        overrides = None if self._generation is None else self._generation.overrides
+        for name in FORM_OPTIONS & options.keys():
+            if options[name] is not None:
+                check_form_override(name, options[name], overrides)
+        answer = AnswerOptions.of(**_taken(options, ANSWER_OPTIONS))
+        return AnswerForm(answer, read_constraint(_taken(options, CONSTRAINT_OPTIONS)))
 
     def _request(
         self, values: Mapping[str, Any], form: AnswerForm, options: dict[str, Any], salt: bytes = b""
@@ -61,12 +76,6 @@ class RequestReader:
         effective = self._breakers.resolve(effective)
         seed = fresh_seed() if effective.seed is None else effective.seed
         return Request(values, effective, seed, queueing=queueing, form=form, salt=salt)
-
-
-def _form(options: dict[str, Any]) -> AnswerForm:
-    """The options about the form of the answer, taken out of all options."""
-    answer = AnswerOptions.of(**_taken(options, ANSWER_OPTIONS))
-    return AnswerForm(answer, read_constraint(_taken(options, CONSTRAINT_OPTIONS)))
 
 
 def _taken(options: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:

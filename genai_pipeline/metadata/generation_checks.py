@@ -25,8 +25,6 @@ def check_generation(root: Node, problems: Problems) -> None:
             if name in _OF_A_REQUEST:
                 message = f"'{name}' cannot have a default in a package: {_OF_A_REQUEST[name]}"
                 problems.error(node.named_at, "value.default", message, "remove it; overrides can bound it")
-        if defaults is not None:
-            check_order(defaults, "min_new_tokens", "max_new_tokens", problems)
         for name, rule in named(generation.get("overrides")):
             if _fits(name, rule, problems):
                 _check_default(defaults.get(name) if defaults is not None else None, rule, problems)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from genai_pipeline.errors import OptionError
 from genai_pipeline.metadata.model import GenerationSpec
@@ -12,6 +12,9 @@ from genai_pipeline.problems import Problems, one_of
 from genai_pipeline.sampling.combinations import check_together, check_vocabulary, drop_excluded_defaults
 from genai_pipeline.sampling.option_checks import CHECKS, check_option
 from genai_pipeline.sampling.options import GenerationOptions
+
+# Options of the answer's form: packages may bound them like those of generation, but others read them.
+FORM_OPTIONS: Final = frozenset({"response_format", "regex", "grammar", "choices", "tools"})
 
 
 def resolve_options(
@@ -38,12 +41,28 @@ def resolve_options(
     return options
 
 
+def check_form_override(name: str, value: Any, overrides: Mapping[str, Any] | None) -> None:
+    """Refuse an option of the answer's form that the package's ``overrides`` do not let a request set so."""
+    if overrides is None:
+        return
+    if name not in overrides:
+        raise _not_to_set(name, overrides)
+    rule = overrides[name]
+    allowed = rule.get("values") if isinstance(rule, Mapping) else rule
+    if isinstance(allowed, list | tuple) and value not in allowed:
+        raise OptionError(f"this package allows {name} {one_of(map(str, allowed))}, not {value!r}", param=name)
+
+
+def _not_to_set(name: str, overrides: Mapping[str, Any]) -> OptionError:
+    return OptionError(
+        f"this package does not let a request set {name}", param=name, hint=f"it may set: {one_of(overrides)}"
+    )
+
+
 def _check_override(name: str, given: Any, value: Any, overrides: Mapping[str, Any]) -> None:
     """Refuse a value, ``given`` as it was written, that the package's rule for the option does not allow."""
     if name not in overrides:
-        raise OptionError(
-            f"this package does not let a request set {name}", param=name, hint=f"it may set: {one_of(overrides)}"
-        )
+        raise _not_to_set(name, overrides)
     rule = overrides[name]  # true, a list of values, or a range
     if isinstance(rule, Mapping):
         low, high = rule.get("minimum"), rule.get("maximum")
@@ -65,6 +84,8 @@ def check_declared_options(spec: GenerationSpec | None, problems: Problems) -> N
     usable = True
     for section, name in places:
         at = replace(spec.at, path=f"{spec.at.path}.{section}.{name}")
+        if section == "overrides" and name in FORM_OPTIONS:
+            continue
         if name not in CHECKS:
             message = f"the generation option '{name}' is one that this version cannot honour"
             problems.error(at, "capability.missing", message, f"it honours {one_of(CHECKS, 60)}")
@@ -88,4 +109,11 @@ def _check_defaults_together(spec: GenerationSpec, problems: Problems) -> None:
         problems.error(at, "value.default", f"the defaults cannot be used together: {error.message}", error.hint)
 
 
-__all__ = ["GenerationOptions", "check_declared_options", "check_vocabulary", "resolve_options"]
+__all__ = [
+    "FORM_OPTIONS",
+    "GenerationOptions",
+    "check_declared_options",
+    "check_form_override",
+    "check_vocabulary",
+    "resolve_options",
+]

@@ -181,3 +181,13 @@ def test_sampling_is_seeded_and_its_settings_can_be_seen(open_tiny: Any) -> None
     assert len({pipe.generate(**ask).tokens for _ in range(4)}) > 1
     with pytest.raises(OptionError, match="repetition"):
         pipe.generate("x", repetition=1)
+
+
+def test_overrides_bound_the_form_of_answers_too(open_tiny: Any) -> None:
+    allowed = {"regex": ["a+", "b+"], "temperature": True, "max_new_tokens": True}
+    pipe, _ = open_tiny("flat", generation={"overrides": allowed})
+    assert set(pipe.generate("x", regex="a+", temperature=1.0, max_new_tokens=1).text) == {"a"}
+    with pytest.raises(OptionError, match=r"allows regex .*, not 'c\+'"):
+        pipe.generate("x", regex="c+")
+    with pytest.raises(OptionError, match="does not let a request set choices"):
+        pipe.generate("x", choices=["a"])

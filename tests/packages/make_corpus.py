@@ -240,8 +240,6 @@ FAULTS: dict[str, tuple[str, str, tuple[Step, ...]]] = {
     "capability-session": ("sessions, which are not supported yet", TEXT, (metadata("limits:\n", "session: {idle_seconds: 60}\nlimits:\n"),)),
     "capability-kv-history": ("a bounded history, which is not supported yet", TEXT, (metadata("dtype: float32", "dtype: float32\n      history: 64"),)),
     "capability-kv-keep": ("state that outlives its request, which is not supported yet", TEXT, (metadata("dtype: float32", "dtype: float32\n      keep: session"),)),
-    "capability-default": ("a penalty, which is not supported yet", TEXT, (metadata("top_p: 0.9", "frequency_penalty: 0.5"),)),
-    "capability-override": ("a bound of a penalty, which is not supported yet", TEXT, (metadata("temperature: 0.7, top_p: 0.9}", "temperature: 0.7}\n  overrides:\n    seed: true\n    frequency_penalty: true"),)),
     "capability-tokenizer-kind": ("a tokenizer of a kind that is not supported yet", TEXT, (metadata("file: tokenizer.json\n", "file: tokenizer.json\n  kind: sentencepiece\n"),)),
     "capability-adapters": (
         "adapters, which are not supported yet",
