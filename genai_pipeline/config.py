@@ -40,6 +40,7 @@ class LoadArguments(TypedDict, total=False):
     cache_disk: str | int | None
     cache_folder: str | os.PathLike[str] | None
     draft: str | os.PathLike[str]
+    max_queue: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,9 @@ class LoadOptions:
     ``cache_int8`` keeps cached prefixes as 8-bit integers: the one option that changes answers, by rounding.
     ``cache_disk`` (bytes or a text) lets them go to files in ``cache_folder`` (None: where the system has temporary
     files) before they are dropped.
+
+    ``max_queue`` is how many requests may be in the engine beyond the ``max_batch`` that can run at once; further ones
+    are refused with QueueFullError. None: any number.
 
     ``draft`` says where drafts for speculative decoding come from: "auto" (what the package declares), "off", "lookup"
     (the tokens so far), or a package with a smaller model. Tokens are the same with and without.
@@ -72,6 +76,7 @@ class LoadOptions:
     cache_disk: str | int | None = None
     cache_folder: str | None = None
     draft: str = "auto"
+    max_queue: int | None = None
 
     @staticmethod
     def of(**given: Unpack[LoadArguments]) -> LoadOptions:
@@ -143,4 +148,5 @@ _CHECKS: Mapping[str, Check] = {
     "cache_disk": _as_given,
     "cache_folder": _optional(_path),
     "draft": read_draft,
+    "max_queue": _optional(_integer(0)),
 }

@@ -183,11 +183,17 @@ class CheckpointError(GenaiError):
 
 
 class CapacityError(GenaiError):
-    """The request can never fit the memory that was given, or the queue is full."""
+    """The request can never fit the memory that was given."""
 
     code = "capacity_exceeded"
-    retryable = True
     exit_code = 4
+
+
+class QueueFullError(CapacityError):
+    """As many requests wait as may wait; the same one may be taken later."""
+
+    code = "queue_full"
+    retryable = True
 
 
 class RequestTimeoutError(GenaiError):

@@ -194,6 +194,20 @@ class Pipeline:
 
         return AsyncStream(self._submit(self._reader.read(prompt, request)))
 
+    async def aopen(self, prompt: str | None = None, **request: Unpack[RequestOptions]) -> AsyncStream:
+        """``astream`` for servers: the request is read, checked and submitted on a worker thread; bad ones raise."""
+        from genai_pipeline.engine.streams import AsyncStream
+
+        return await AsyncStream.opened(lambda: self._submit(self._reader.read(prompt, request)))
+
+    def tokenize(self, prompt: str | None = None, **request: Unpack[RequestOptions]) -> tuple[int, ...]:
+        """The tokens of a prompt as a request would have them; it is given as in ``generate``."""
+        return self._reader.prompt_tokens(self._reader.read(prompt, request))
+
+    def detokenize(self, tokens: Sequence[int], *, skip_special: bool = False) -> str:
+        """The text of tokens, control tokens too unless they are skipped. Raises RequestError."""
+        return self._reader.text(tokens, skip_special=skip_special)
+
     def score(self, prompt: str | None = None, *, top: int = 0, **request: Unpack[RequestOptions]) -> Score:
         """Log probabilities of the tokens of a prompt, with the ``top`` likeliest alternatives of each.
 
@@ -247,12 +261,10 @@ class Pipeline:
 
     def _ask(
         self, messages: Sequence[Mapping[str, Any]], salt: bytes, options: Mapping[str, Any]
-    ) -> tuple[Stream, list[int]]:
-        """Start one turn of a session."""
-        from genai_pipeline.engine.streams import Stream
-
+    ) -> tuple[Submit, tuple[int, ...]]:
+        """One turn of a session, ready to be submitted, and its prompt's tokens."""
         request = self._reader.read(None, {**options, "messages": messages}, salt)
-        return Stream(self._submit(request)), list(self._reader.prompt_tokens(request))
+        return self._submit(request), self._reader.prompt_tokens(request)
 
     def _submit(self, request: Request) -> Submit:
         """What hands a request to the engine, once there is somewhere for its events to go."""

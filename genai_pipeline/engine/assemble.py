@@ -89,7 +89,9 @@ def assemble(
         telemetry = Telemetry(gauges, prefix_cache=options.prefix_cache)
         listener = telemetry if options.profile is None else Listeners(telemetry, Tracer(TraceFile(options.profile)))
         resources.callback(listener.close)
-        engine = Engine(plan, loops, jobs, scheduler, {id: Pace(options.prefill_chunk) for id in loops}, listener)
+        paces = {id: Pace(options.prefill_chunk) for id in loops}
+        most = None if options.max_queue is None else options.max_batch + options.max_queue
+        engine = Engine(plan, loops, jobs, scheduler, paces, listener, most)
         resources.callback(engine.close)
         return Assembly(engine, graphs, parts, context, telemetry, resources.pop_all())
 

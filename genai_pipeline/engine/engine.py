@@ -21,8 +21,8 @@ from genai_pipeline.engine.request import Request, RequestState
 from genai_pipeline.engine.requests import Requests
 from genai_pipeline.engine.side_lane import SideLane
 from genai_pipeline.engine.step import Stepper
-from genai_pipeline.engine.walk import Walk
-from genai_pipeline.errors import EngineClosedError, EngineFailedError, GenaiError
+from genai_pipeline.engine.walk import Walk, Work
+from genai_pipeline.errors import EngineClosedError, EngineFailedError, GenaiError, QueueFullError
 from genai_pipeline.graph.plan import ExecutionPlan
 from genai_pipeline.scheduler.plan import StepPlan
 from genai_pipeline.scheduler.scheduler import Scheduler
@@ -43,6 +43,7 @@ class Engine:
         scheduler: Scheduler,
         paces: Mapping[str, Pace],
         listener: Listener,
+        max_requests: int | None = None,
     ) -> None:
         self._loops = loops
         self._scheduler = scheduler
@@ -53,24 +54,42 @@ class Engine:
         self._stepper = Stepper(loops, scheduler, self._requests, paces, listener)
         self._inbox: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._side_lane = SideLane(job_stages, self._inbox.put, self._requests.finish_side_run)
+        self._max_requests = max_requests
+        self._entering = 0  # requests in the inbox
         self._lock = threading.RLock()  # orders submissions against closing
         self._closed: GenaiError | None = None
         self._thread = threading.Thread(target=self._main, name="genai-engine", daemon=True)
         self._thread.start()
 
     def submit(self, request: Request) -> RequestState:
-        """Check and queue a request from any thread. Raises RequestError, CapacityError or EngineClosedError."""
+        """Check and queue a request from any thread.
+
+        Raises RequestError, CapacityError (QueueFullError when too many wait) or EngineClosedError.
+        """
         state = RequestState(request)
         try:
             work = self._walk.begin(state)
+            with self._lock:
+                if self._closed is not None:
+                    raise _again(self._closed)
+                self._check_room()
+                self._entering += 1
+                self._inbox.put(lambda: self._enter(state, work))
         except GenaiError:
             self._listener.refused()
             raise
-        with self._lock:
-            if self._closed is not None:
-                raise _again(self._closed)
-            self._inbox.put(lambda: self._requests.enter(state, work))
         return state
+
+    def _check_room(self) -> None:
+        count = len(self._requests) + self._entering
+        if self._max_requests is not None and count >= self._max_requests:
+            message = f"{count} requests run or wait, and no more than {self._max_requests} may"
+            raise QueueFullError(message, hint="try again when some have ended")
+
+    def _enter(self, state: RequestState, work: Work) -> None:
+        with self._lock:
+            self._entering -= 1
+        self._requests.enter(state, work)
 
     def cancel(self, state: RequestState) -> None:
         """End a request from any thread; its stream then ends with ``cancelled``. Harmless when it has ended."""

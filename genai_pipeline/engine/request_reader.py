@@ -58,6 +58,10 @@ class RequestReader:
         tokens: tuple[int, ...] = request.values[f"{self._prompts.main_input}.tokens"]
         return tokens
 
+    def text(self, tokens: Sequence[int], *, skip_special: bool) -> str:
+        """The text of tokens. Raises RequestError."""
+        return self._prompts.text(tokens, skip_special=skip_special)
+
     def _form(self, options: dict[str, Any]) -> AnswerForm:
         """The options about the form of the answer, taken out of all options."""
         overrides = None if self._generation is None else self._generation.overrides

@@ -6,10 +6,11 @@ has the same tokens as before is found among the kept pages, so the template may
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -20,7 +21,7 @@ from genai_pipeline.errors import EngineClosedError, EngineFailedError, RequestE
 from genai_pipeline.types import Event, Result
 
 if TYPE_CHECKING:
-    from genai_pipeline.engine.streams import Stream
+    from genai_pipeline.engine.streams import Stream, Submit
     from genai_pipeline.kv.page_store import Match
 
 Message = Mapping[str, Any]
@@ -43,11 +44,26 @@ class Pin:
     orphaned: weakref.finalize[..., Session]
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A conversation up to something that was just said, and the request for the answer."""
+
+    messages: tuple[Message, ...]
+    submit: Submit
+    prompt: tuple[int, ...]
+
+    def mark(self, answer: Answer) -> Mark:
+        """The moment after an answer."""
+        return Mark((*self.messages, answer.message()), (*self.prompt, *answer.tokens))
+
+
 class SessionHost(Protocol):
     """What a session needs of the pipeline it belongs to; every call is safe from any thread."""
 
-    def ask(self, messages: Sequence[Message], salt: bytes, options: Mapping[str, Any]) -> tuple[Stream, list[int]]:
-        """Start a turn; gives its events and its prompt's tokens."""
+    def ask(
+        self, messages: Sequence[Message], salt: bytes, options: Mapping[str, Any]
+    ) -> tuple[Submit, tuple[int, ...]]:
+        """A turn, ready to be submitted, and its prompt's tokens."""
 
     def pin(self, session: Session, salt: bytes) -> Pin:
         """Keep the state of a session's tokens until it is unpinned or the session is no more."""
@@ -96,14 +112,29 @@ class Session:
 
         ``name`` and ``tool_call_id`` belong to the message, as the result of a tool has them (``role="tool"``).
         """
-        if self._closed:
-            raise RequestError("the session is closed", hint="open another one")
-        if options.get("n", 1) != 1:
-            raise RequestError("a session goes on with one answer: n must be 1", param="n")
-        named = {name: options.pop(name) for name in MESSAGE_FIELDS if name in options}
-        messages = (*self._mark.messages, {"role": role, "content": content, **named})
-        events, prompt = self._host.ask(messages, self._salt, options)
-        return self._follow(messages, prompt, events)
+        from genai_pipeline.engine.streams import Stream
+
+        turn = self._turn(content, role, options)
+        return self._follow(turn, Stream(turn.submit))
+
+    async def astream(
+        self, content: str | Sequence[Mapping[str, Any]], *, role: str = "user", **options: Any
+    ) -> AsyncIterator[Event]:
+        """``stream`` for asyncio; what takes time is done on worker threads. Bad turns raise at the first event."""
+        from genai_pipeline.engine.streams import AsyncStream
+
+        turn = await asyncio.to_thread(self._turn, content, role, options)
+        answer, failed = Answer(), False
+        events = await AsyncStream.opened(lambda: turn.submit)
+        try:
+            async with events:
+                async for event in events:
+                    failed = failed or event.error is not None
+                    answer.add(event)
+                    yield event
+        finally:
+            if not failed:
+                await asyncio.to_thread(self._go, turn.mark(answer))
 
     def checkpoint(self) -> Mark:
         """This moment, to rewind to."""
@@ -146,7 +177,17 @@ class Session:
     ) -> None:
         self.close()
 
-    def _follow(self, messages: tuple[Message, ...], prompt: list[int], events: Stream) -> Iterator[Event]:
+    def _turn(self, content: Any, role: str, options: dict[str, Any]) -> Turn:
+        """The next turn. Raises RequestError or OptionError."""
+        if self._closed:
+            raise RequestError("the session is closed", hint="open another one")
+        if options.get("n", 1) != 1:
+            raise RequestError("a session goes on with one answer: n must be 1", param="n")
+        named = {name: options.pop(name) for name in MESSAGE_FIELDS if name in options}
+        messages = (*self._mark.messages, {"role": role, "content": content, **named})
+        return Turn(messages, *self._host.ask(messages, self._salt, options))
+
+    def _follow(self, turn: Turn, events: Stream) -> Iterator[Event]:
         answer, failed = Answer(), False
         try:
             with events:
@@ -156,7 +197,7 @@ class Session:
                     yield event
         finally:
             if not failed:
-                self._go(Mark((*messages, answer.message()), (*prompt, *answer.tokens)))
+                self._go(turn.mark(answer))
 
     def _go(self, mark: Mark) -> None:
         self._mark = mark

@@ -21,12 +21,12 @@ from genai_pipeline.kv.geometry import PAGE_TOKENS
 from genai_pipeline.kv.page_store import Match
 
 if TYPE_CHECKING:
-    from genai_pipeline.engine.streams import Stream
+    from genai_pipeline.engine.streams import Submit
 
 MAX_SESSIONS = 64
 IDLE_SECONDS = 3600.0
 
-Ask = Callable[[Sequence[Message], bytes, Mapping[str, Any]], "tuple[Stream, list[int]]"]
+Ask = Callable[[Sequence[Message], bytes, Mapping[str, Any]], "tuple[Submit, tuple[int, ...]]"]
 
 
 class Sessions:
@@ -48,8 +48,10 @@ class Sessions:
         salt = b"" if self._shared else secrets.token_bytes(16)
         return Session(self, salt, Mark((), ()) if path is None else self._load(path, salt))
 
-    def ask(self, messages: Sequence[Message], salt: bytes, options: Mapping[str, Any]) -> tuple[Stream, list[int]]:
-        """Start a turn; gives its events and its prompt's tokens."""
+    def ask(
+        self, messages: Sequence[Message], salt: bytes, options: Mapping[str, Any]
+    ) -> tuple[Submit, tuple[int, ...]]:
+        """A turn, ready to be submitted, and its prompt's tokens."""
         self._expire()
         return self._ask(messages, salt, options)
 

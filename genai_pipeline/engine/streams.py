@@ -57,17 +57,32 @@ class Stream(Iterator[Event]):
 class AsyncStream(AsyncIterator[Event]):
     """The same for asyncio: events are handed to the loop that made the stream, so nothing there ever blocks."""
 
-    def __init__(self, submit: Submit) -> None:
-        loop = asyncio.get_running_loop()
+    def __init__(self, submit: Submit | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._ended = True
+        if submit is not None:
+            self._begun(submit(self._emit))
 
-        def emit(event: Event | None) -> None:
-            with suppress(RuntimeError):  # the loop was closed: nobody is left to hear it
-                loop.call_soon_threadsafe(self._events.put_nowait, event)
+    @staticmethod
+    async def opened(submit: Callable[[], Submit]) -> AsyncStream:
+        """A stream whose request is made and submitted on a worker thread: the event loop never waits for it."""
+        stream = AsyncStream()
+        task = asyncio.ensure_future(asyncio.to_thread(lambda: submit()(stream._emit)))
+        try:
+            stream._begun(await asyncio.shield(task))
+        except asyncio.CancelledError:
+            task.add_done_callback(_cancel_late)
+            raise
+        return stream
 
-        self._cancel = submit(emit)
+    def _begun(self, cancel: Callable[[], None]) -> None:
+        self._cancel = cancel
         self._ended = False
+
+    def _emit(self, event: Event | None) -> None:
+        with suppress(RuntimeError):  # the loop was closed: nobody is left to hear it
+            self._loop.call_soon_threadsafe(self._events.put_nowait, event)
 
     async def __anext__(self) -> Event:
         if self._ended:
@@ -99,3 +114,9 @@ class AsyncStream(AsyncIterator[Event]):
     def __del__(self) -> None:
         if not self._ended:
             self._cancel()
+
+
+def _cancel_late(task: asyncio.Future[Callable[[], None]]) -> None:
+    """Whoever asked has gone while the request was made: it ends as soon as it is in."""
+    if not task.cancelled() and task.exception() is None:
+        task.result()()

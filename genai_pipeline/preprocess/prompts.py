@@ -81,6 +81,14 @@ class PromptReader:
         others = {name: None for name in self._package.inputs if name != spec.name}
         return {**values, **self._defaults(others), **read_parameters(self._package.parameters, parameters or {})}
 
+    def text(self, tokens: Sequence[int], *, skip_special: bool) -> str:
+        """The text of tokens of the main input. Raises RequestError for ids outside the vocabulary."""
+        spec = self._main_input()
+        tokenizer = self.tokenizers.get(spec.tokenizer or DEFAULT_TOKENIZER)
+        if tokenizer is None:
+            raise RequestError("this package has no tokenizer", param="tokens")
+        return tokenizer.decode(_known(tokens, tokenizer.vocab_size), skip_special=skip_special)
+
     def inputs(self, given: Mapping[str, Any], answer: AnswerOptions = _PLAIN_ANSWER) -> dict[str, Any]:
         """Values of a request that names declared inputs and parameters; a list of messages is a conversation."""
         inputs, parameters = self._package.inputs, self._package.parameters
@@ -165,11 +173,7 @@ class PromptReader:
 
     def _tokens(self, spec: InputSpec, tokens: Sequence[int]) -> dict[str, Any]:
         tokenizer = self.tokenizers.get(spec.tokenizer or DEFAULT_TOKENIZER)
-        size = None if tokenizer is None else tokenizer.vocab_size
-        ids = _ids(tokens)
-        for token in ids:
-            if token < 0 or (size is not None and token >= size):
-                raise RequestError(f"token {token} is outside the vocabulary, [0, {size})", param="tokens")
+        ids = _known(tokens, None if tokenizer is None else tokenizer.vocab_size)
         return _published(spec, "" if tokenizer is None else tokenizer.decode(ids, skip_special=False), ids)
 
 
@@ -202,6 +206,15 @@ def _ids(tokens: Any) -> tuple[int, ...]:
             raise RequestError(f"tokens must be a list of ids, not {given!r}", param="tokens")
         ids.append(token)
     return tuple(ids)
+
+
+def _known(tokens: Any, size: int | None) -> tuple[int, ...]:
+    """Token ids of a vocabulary of ``size`` tokens (None: not known)."""
+    ids = _ids(tokens)
+    for token in ids:
+        if token < 0 or (size is not None and token >= size):
+            raise RequestError(f"token {token} is outside the vocabulary, [0, {size})", param="tokens")
+    return ids
 
 
 def _published(spec: InputSpec, text: str, tokens: tuple[int, ...]) -> dict[str, Any]:

@@ -11,7 +11,15 @@ import numpy as np
 import pytest
 
 from genai_pipeline.engine.lane import Lane
-from genai_pipeline.errors import EngineClosedError, EngineFailedError, GraphRunError, OptionError, RequestTimeoutError
+from genai_pipeline.errors import (
+    EngineClosedError,
+    EngineFailedError,
+    GraphRunError,
+    OptionError,
+    QueueFullError,
+    RequestError,
+    RequestTimeoutError,
+)
 
 
 def endless(pipe: Any, **options: Any) -> Any:
@@ -191,3 +199,51 @@ def test_overrides_bound_the_form_of_answers_too(open_tiny: Any) -> None:
         pipe.generate("x", regex="c+")
     with pytest.raises(OptionError, match="does not let a request set choices"):
         pipe.generate("x", choices=["a"])
+
+
+def test_a_full_queue_refuses_until_something_has_ended(open_tiny: Any) -> None:
+    pipe, package = open_tiny("kv", context_length=4096, load={"max_batch": 2, "max_queue": 1})
+    with endless(pipe), endless(pipe) as second, endless(pipe):
+        with pytest.raises(QueueFullError, match="3 requests run or wait") as caught:
+            pipe.stream("x")
+        assert caught.value.retryable
+        second.close()
+        prompt = package.vocabulary.encode("a")
+        while True:  # the cancelled one is out within a few steps
+            try:
+                pipe.stream(tokens=prompt, max_new_tokens=1).close()
+                break
+            except QueueFullError:
+                continue
+    assert pipe.stats()["requests"]["refused"] >= 1
+
+
+def test_requests_are_read_and_submitted_off_the_event_loop(open_tiny: Any) -> None:
+    pipe, package = open_tiny("kv")
+    prompt = package.vocabulary.encode("abc")
+    seen: list[str] = []
+    read = pipe._reader.read
+
+    def noting(*args: Any) -> Any:
+        seen.append(threading.current_thread().name)
+        return read(*args)
+
+    pipe._reader.read = noting
+
+    async def run() -> list[int]:
+        with pytest.raises(OptionError):
+            await pipe.aopen("x", temperature=-1)
+        stream = await pipe.aopen(tokens=prompt, temperature=0, max_new_tokens=5)
+        return [event.token async for event in stream if event.token is not None]
+
+    assert asyncio.run(run()) == package.answer(prompt, 5)
+    assert threading.main_thread().name not in seen
+
+
+def test_tokens_and_text_of_a_package(open_tiny: Any) -> None:
+    pipe, package = open_tiny("kv")
+    tokens = pipe.tokenize("abc", raw=True)
+    assert tokens == tuple(package.vocabulary.encode("abc"))
+    assert pipe.detokenize(tokens) == "abc"
+    with pytest.raises(RequestError, match="outside the vocabulary"):
+        pipe.detokenize([10**6])

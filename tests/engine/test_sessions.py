@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import subprocess
 import sys
@@ -199,3 +200,21 @@ def test_sessions_are_no_look_ups_of_the_prefix_cache(open_tiny: Any, tmp_path: 
     with pipe.session(str(tmp_path / "saved")):
         prefix = pipe.stats()["prefix"]
     assert (prefix["hits"], prefix["misses"]) == (0, 1)
+
+
+def test_turns_may_be_awaited(open_tiny: Any) -> None:
+    pipe, _ = open_tiny("kv")
+    ask = {"temperature": 0, "max_new_tokens": 6, "ignore_eos": True}
+    with pipe.session() as plain, pipe.session() as awaited:
+        wanted = [plain.chat("hello", **ask).tokens, plain.chat("again", **ask).tokens]
+
+        async def run() -> list[tuple[int, ...]]:
+            turns = []
+            for text in ("hello", "again"):
+                events = [event async for event in awaited.astream(text, **ask)]
+                turns.append(tuple(event.token for event in events if event.token is not None))
+            return turns
+
+        assert asyncio.run(run()) == wanted
+        assert awaited.messages == plain.messages
+        assert awaited.tokens == plain.tokens
