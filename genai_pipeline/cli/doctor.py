@@ -19,7 +19,12 @@ from genai_pipeline.cli.output import write, write_json
 from genai_pipeline.errors import GenaiError
 
 _LIBRARIES = ("numpy", "onnx", "onnx-ir", "tokenizers", "networkx", "jsonschema", "jinja2", "gguf", "pyyaml")
-_EXTRAS = {"audio": ("librosa", "soundfile"), "server": ("starlette", "uvicorn"), "hub": ("huggingface-hub",)}
+_EXTRAS = {
+    "audio": ("librosa", "soundfile"),
+    "server": ("starlette", "uvicorn"),
+    "hub": ("huggingface-hub",),
+    "structured": ("llguidance",),
+}
 _MIB = 1 << 20
 
 

@@ -29,6 +29,11 @@ class Output:
         if self.verbosity >= 0:
             print_error(text)
 
+    def aside(self, text: str) -> None:
+        """Text beside the product, as it comes: dim on a terminal."""
+        if self.verbosity >= 0:
+            _write_error(f"\x1b[2m{text}\x1b[22m" if sys.stderr.isatty() else text)
+
     def failure(self, message: str, hint: str) -> None:
         """An error as one line, its hint as another."""
         print_error(f"error: {message}")
@@ -120,6 +125,13 @@ def write_json(value: Any) -> None:
     import json
 
     write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_json_line(value: Any) -> None:
+    """Write one JSON value in one line as the product."""
+    import json
+
+    write(json.dumps(value, ensure_ascii=False) + "\n")
 
 
 def print_error(text: str) -> None:

@@ -16,8 +16,6 @@ import pytest
 
 import genai_pipeline as gp
 from genai_pipeline.cli.output import Output
-from genai_pipeline.cli.running import parameters
-from genai_pipeline.errors import OptionError
 from genai_pipeline.testing import TinyPackage, write_package
 
 Command = Callable[..., Any]
@@ -291,17 +289,3 @@ def test_a_long_wait_on_a_terminal_is_explained_and_then_wiped(
     assert capsys.readouterr().err == "reading ...\r\x1b[K"
     with Output(verbosity=-1).waiting("reading ..."):
         assert len(shows) == 2
-
-
-def test_parameters_are_json_where_they_can_be() -> None:
-    assert parameters(["a=1", "b=0.5", "c=true", "d=plain text", 'e="1"', "f="]) == {
-        "a": 1,
-        "b": 0.5,
-        "c": True,
-        "d": "plain text",
-        "e": "1",
-        "f": "",
-    }
-    for wrong in (["a"], ["=1"], ["a=1", "a=2"]):
-        with pytest.raises(OptionError):
-            parameters(wrong)

@@ -1,0 +1,107 @@
+"""``genai-pipeline score PACKAGE TEXT``: how likely a model finds a text, token by token."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from genai_pipeline.cli import run_options as groups
+from genai_pipeline.cli.option_groups import takes
+from genai_pipeline.cli.output import write, write_json
+from genai_pipeline.cli.packages import checked, loaded
+from genai_pipeline.cli.prompt import prompt_text
+from genai_pipeline.cli.run_request import RunRequest
+from genai_pipeline.errors import OptionError
+
+if TYPE_CHECKING:
+    from genai_pipeline.pipeline import CheckedPackage
+    from genai_pipeline.types import Score, TokenLogprobs
+
+    Spell = Callable[[int], str]
+
+Row = Sequence[str]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("score")(score)
+
+
+@takes(groups.PROMPT.only("system", "raw", "chat_template_kwargs", "parameters"), groups.QUEUE, groups.SCORE_LOADING)
+def score(
+    ctx: typer.Context,
+    package: groups.Package,
+    text: groups.Prompt = None,
+    prompt_logprobs: Annotated[
+        int, typer.Option("--top", help="Show so many of the likeliest tokens at each place.")
+    ] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
+    **options: Any,
+) -> None:
+    """Print the log probability of each token of a text, and the perplexity.
+
+    A table on a terminal, columns parted by tabs elsewhere. The chat template is applied as in 'run', unless --raw.
+    """
+    asked = RunRequest.of({**options, "prompt_logprobs": prompt_logprobs}, as_json=True)
+    request = {name: value for name, value in asked.options.items() if name != "prompt_logprobs"}
+    top = prompt_logprobs
+    prompt = prompt_text(package, text)
+    loading = dict(asked.loading)
+    path, found = checked(ctx.obj, package, loading.pop("precision", None))
+    spell = _speller(found)
+    with loaded(ctx.obj, path, loading) as pipe, ctx.obj.waiting("scoring ..."):
+        result = pipe.score(prompt, top=top, **request)
+    if as_json:
+        write_json(_report(result, spell))
+        return
+    rows = [_row(position, scored, spell) for position, scored in enumerate(result.logprobs, 1)]
+    write(_text([("POSITION", "TOKEN", "TEXT", "LOGPROB", *(["LIKELIEST"] if top else [])), *rows]))
+    ctx.obj.note(f"{len(rows)} tokens, log probability {result.logprob:.4f}, perplexity {result.perplexity:.4f}")
+
+
+def _speller(found: CheckedPackage) -> Spell:
+    """What writes a token of the package's one tokenizer as text. Raises OptionError where that is not clear."""
+    if len(found.tokenizers) != 1:
+        message = f"score needs a package with one tokenizer; this one has {len(found.tokenizers)}"
+        raise OptionError(message, param="package")
+    (tokenizer,) = found.tokenizers.values()
+    return lambda token: tokenizer.decode((token,), skip_special=False)
+
+
+def _report(result: Score, spell: Spell) -> dict[str, Any]:
+    """The score as JSON-ready fields; the first token is not predicted, so it has no log probability."""
+    first = [{"token": token, "text": spell(token)} for token in result.tokens[:1]]
+    rest = [{**scored.to_dict(), "text": spell(scored.token)} for scored in result.logprobs]
+    for entry in rest:
+        entry["top"] = [{**other, "text": spell(other["token"])} for other in entry["top"]]
+    return {
+        "tokens": [*first, *rest],
+        "logprob": result.logprob,
+        "perplexity": result.perplexity,
+        "usage": result.usage.to_dict(),
+    }
+
+
+def _row(position: int, scored: TokenLogprobs, spell: Spell) -> Row:
+    """Texts are written as JSON strings, so that a row is one line."""
+    others = [f"{_quoted(spell(other.token))} {other.logprob:.4f}" for other in scored.top]
+    cells = (str(position), str(scored.token), _quoted(spell(scored.token)), f"{scored.logprob:.4f}")
+    return (*cells, ", ".join(others)) if others else cells
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _text(rows: Sequence[Row]) -> str:
+    """Aligned columns for a terminal, tabs for programs."""
+    if not sys.stdout.isatty():
+        return "".join("\t".join(row) + "\n" for row in rows)
+    columns = len(rows[0])
+    widths = [max(len(row[column]) for row in rows if column < len(row)) for column in range(columns)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip() for row in rows]
+    return "\n".join(lines) + "\n"
