@@ -178,6 +178,7 @@ class TokenLogprobs:
 class Event:
     """One step of a stream: a token with the text it releases, or text released late (``token`` None).
 
+    An end token has an event only for its ``logprobs``, where those were asked for; ``token`` is None then, too.
     The last event of a choice has ``finish_reason``; the last of the request has ``usage`` and ``timings`` too.
     """
 

@@ -6,8 +6,9 @@ the tokens are those of a run without drafts (docs/speculation.md).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -27,12 +28,13 @@ if TYPE_CHECKING:
     from genai_pipeline.constraints.state import ConstraintState
 
 Logits = NDArray[np.float32]
+_NO_ERRORS: Mapping[int, GenaiError] = MappingProxyType({})
 LEAST_FORCED = 2  # one more token in the next run costs a prefill run instead of a place among the decode rows
 
 
 @dataclass(slots=True)
 class Picks:
-    """What a run brought one sequence: tokens in order, or the error that ends it."""
+    """What a run brought one sequence: tokens in order, and the error that ends it after them, if any does."""
 
     tokens: list[Chosen] = field(default_factory=list)
     error: GenaiError | None = None
@@ -48,7 +50,7 @@ class _Place(NamedTuple):
 
 
 class Chooser:
-    """Chooses the tokens of one loop."""
+    """Chooses the tokens of one loop. ``prepare`` comes before each run, ``choose`` after one that succeeded."""
 
     def __init__(self, rules: LoopRules) -> None:
         self._rules = rules
@@ -60,6 +62,7 @@ class Chooser:
     def prepare(self, batch: Batch) -> None:
         """Begin to fill the masks that ``batch`` needs; the graph may run meanwhile."""
         self._mask_rows = {}
+        self._masks_filled()  # those of a run that failed, which are not wanted any more
         states: list[ConstraintState] = []
         for sequence, samples in zip(batch.sequences, batch.samples, strict=True):
             if samples and sequence.constraint is not None:
@@ -72,11 +75,9 @@ class Chooser:
     def choose(self, batch: Batch, logits: Logits) -> list[Picks]:
         """Tokens for each row of ``batch``; none for a row that does not sample. ``logits`` are spent."""
         picks = [Picks() for _ in batch.sequences]
-        if self._mask_rows and self._worker is not None:
-            self._worker.wait()
-            errors = self._worker.errors
-            for sequence, found in zip(batch.sequences, picks, strict=True):
-                found.error = errors.get(self._mask_rows.get(sequence.id, -1))
+        errors = self._masks_filled()
+        for sequence, found in zip(batch.sequences, picks, strict=True):
+            found.error = errors.get(self._mask_rows.get(sequence.id, -1))
         places = list(self._first_places(batch, logits, picks))
         while places:
             places = self._round(places, logits)
@@ -87,13 +88,20 @@ class Chooser:
         if self._worker is not None:
             self._worker.close()
 
+    def _masks_filled(self) -> Mapping[int, GenaiError]:
+        """Wait for the masks that are being filled; gives the errors by row."""
+        if self._worker is None:
+            return _NO_ERRORS
+        self._worker.wait()
+        return self._worker.errors
+
     def _first_places(self, batch: Batch, logits: Logits, picks: list[Picks]) -> Iterator[_Place]:
         """The first place of every row that samples, once its prompt's places are scored."""
         row = 0
         for i, sequence in enumerate(batch.sequences):
             reads, drafts = batch.reads[i], batch.drafts[i]
             if sequence.scores is not None and reads:
-                self._score(sequence, batch.stops[i] - drafts, logits[row : row + reads])
+                self._score(sequence, batch.stops[i], logits[row : row + reads])
             row += reads
             if batch.samples[i] and picks[i].error is None and sequence.max_tokens:
                 yield _Place(row - 1 - drafts, sequence, tuple(sequence.drafts[:drafts]), picks[i])
@@ -124,10 +132,11 @@ class Chooser:
         """Choose one token; gives whether the draft for its place was right, so that the next place counts too."""
         sequence = place.sequence
         (choice,) = choose_tokens(logits[place.row : place.row + 1], [self._draw(place)])
-        place.picks.tokens.append(choice)
         if self._rules.ends(sequence, choice.token):
+            place.picks.tokens.append(choice)
             return False
         accept(sequence, choice)
+        place.picks.tokens.append(choice)
         if sequence.constraint is not None and sequence.constraint.finished:
             return False
         return bool(place.drafts) and choice.token == place.drafts[0]
@@ -163,12 +172,16 @@ def accept(sequence: Sequence, choice: Chosen) -> None:
         sequence.constraint.accept(choice.token)
 
 
-def forced_tokens(sequence: Sequence) -> list[int]:
+def forced_tokens(sequence: Sequence, banned: frozenset[int]) -> list[int]:
     """Tokens that a constraint leaves no choice in, so that they need no run of their own.
 
-    They are left to the model where they are too few to pay for, or where their probabilities are wanted.
+    They are left to the sampler where they are too few to pay for, where their probabilities are wanted, and where
+    options may forbid them; ``banned`` are those that the loop never chooses.
     """
-    if sequence.constraint is None or sequence.options.logprobs:
+    options = sequence.options
+    if sequence.constraint is None or options.logprobs or sequence.num_generated < len(options.forced_token_ids):
+        return []
+    if options.banned_token_ids or options.no_repeat_ngram_size:
         return []
     forced = sequence.constraint.forced()
-    return forced if len(forced) >= LEAST_FORCED else []
+    return forced if len(forced) >= LEAST_FORCED and banned.isdisjoint(forced) else []

@@ -52,6 +52,7 @@ class DecodeLoop:
         logits_key = stage.body.reads[stage.spec.decode.logits or ""]
         self._lanes = {kind: Lane(stage.body, logits_key, graphs, pool) for kind in RUN_KINDS}
         self._chooser = Chooser(rules)
+        self._suppressed = frozenset(rules.suppressed)
         self._per_run = bool(PER_RUN & self._lanes["decode"].loop_reads)
         self._rows: dict[int, Sequence] = {}
         self.reads_any_row = self._lanes["decode"].reads_any_row
@@ -127,10 +128,13 @@ class DecodeLoop:
             sequence.num_computed = stop
             if self.rules.snapshots and stop % PAGE_TOKENS == 0:
                 self._pool.snapshot(sequence.row)
+        for row, drafts in zip(batch.rows, batch.drafts, strict=True):
+            if drafts:
+                self._pool.give_back_scratch(row)
 
     def forced(self, sequence: Sequence) -> list[int]:
         """Tokens that must come next whatever the model says, and so need no run of their own."""
-        return forced_tokens(sequence)
+        return forced_tokens(sequence, self._suppressed)
 
     def ending(self, sequence: Sequence, token: int) -> FinishReason | None:
         """Why ``sequence`` ends with the token just chosen, if it does; its text has been pushed."""

@@ -171,6 +171,7 @@ class DraftModel(Drafter):
             text=TextOutput(None, ()),
             salt=target.salt,
         )
+        shadow.scores = None  # what a request wants of the logits of its prompt are those of the target
         self._loop.open(shadow)
         return _Row(target, shadow, agreed=len(shadow.tokens))
 

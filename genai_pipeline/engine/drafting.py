@@ -36,11 +36,9 @@ class Drafting:
         """A decode run with or without drafts took so long."""
         rows = []
         for sequence, start, drafts, picked in zip(batch.sequences, batch.starts, batch.drafts, picks, strict=True):
-            looked_at = min(drafts, len(picked.tokens))
-            accepted = max(0, len(picked.tokens) - 1)
-            if looked_at:
-                sequence.speculation = sequence.speculation.verified(looked_at, accepted)
-            rows.append(Verified(sequence.id, start, looked_at, accepted))
+            found = list(zip(sequence.drafts[:drafts], picked.tokens, strict=False))
+            accepted = sum(draft == choice.token for draft, choice in found)
+            rows.append(Verified(sequence.id, start, len(found), accepted))
         self._speculation.ran(rows, seconds)
 
     def forget(self, sequence: Sequence) -> None:

@@ -27,6 +27,11 @@ def token_event(sequence: Sequence, choice: Chosen, part: AnswerPart) -> Event:
     )
 
 
+def end_token_event(index: int, choice: Chosen) -> Event:
+    """The log probabilities of a token that ends a choice, and that is no part of it."""
+    return Event(index=index, logprobs=choice.logprobs)
+
+
 def late_event(index: int, part: AnswerPart) -> Event:
     """What was held back and comes without a token."""
     return Event(index=index, text=part.text, reasoning=part.reasoning, tool_calls=part.tool_calls)

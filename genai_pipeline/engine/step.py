@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from genai_pipeline.engine.batch import Batch
 from genai_pipeline.engine.choosing import Picks, accept
 from genai_pipeline.engine.decode_loop import DecodeLoop
-from genai_pipeline.engine.events import token_event
+from genai_pipeline.engine.events import end_token_event, token_event
 from genai_pipeline.engine.listeners import Listener
 from genai_pipeline.engine.pace import Pace
 from genai_pipeline.engine.requests import Requests
@@ -18,6 +19,15 @@ from genai_pipeline.errors import GenaiError
 from genai_pipeline.sampling.state import Chosen
 from genai_pipeline.scheduler.plan import StepPlan
 from genai_pipeline.scheduler.scheduler import Scheduler
+from genai_pipeline.types import FinishReason
+
+
+class _Outcome(NamedTuple):
+    """What a run made of one sequence: how many tokens joined it, and why it ends, if it does."""
+
+    num_tokens: int
+    reason: FinishReason | None
+    error: GenaiError | None = None
 
 
 class Stepper:
@@ -82,42 +92,58 @@ class Stepper:
         self._took(loop, kind, batch, stopped - started)
         if loop.drafting is not None and kind != "prefill":
             loop.drafting.ran(batch, picks, stopped - started)
-        self._listener.ran(kind, batch, started, stopped, sum(len(picked.tokens) for picked in picks))
-        for sequence, picked in zip(batch.sequences, picks, strict=True):
-            self._extend(loop, sequence, picked)
+        outcomes = [
+            self._extend(loop, sequence, num_drafts, picked)
+            for sequence, num_drafts, picked in zip(batch.sequences, batch.drafts, picks, strict=True)
+        ]
+        self._listener.ran(kind, batch, started, stopped, sum(outcome.num_tokens for outcome in outcomes))
+        for sequence, outcome in zip(batch.sequences, outcomes, strict=True):
+            self._settle(sequence, outcome)
 
-    def _extend(self, loop: DecodeLoop, sequence: Sequence, picked: Picks) -> None:
+    def _extend(self, loop: DecodeLoop, sequence: Sequence, num_drafts: int, picked: Picks) -> _Outcome:
         """Let the chosen tokens join their sequence, up to one that ends it, and those that follow of necessity."""
-        if picked.error is not None:
-            self._fail(sequence, picked.error)
-            return
-        sequence.drafts = []
-        for choice in picked.tokens:
-            self._append(loop, sequence, choice)
-            if sequence.finish_reason is not None:
-                return
-        if picked.tokens:
-            self._force(loop, sequence)
+        before = len(sequence.tokens)
+        drafts, sequence.drafts = sequence.drafts[:num_drafts], []
+        reason, error = self._join(loop, sequence, picked.tokens), None
+        if drafts:
+            _count(sequence, drafts, sequence.tokens[before:])
+        if reason is None and picked.error is not None:
+            reason, error = "error", picked.error
+        elif reason is None and picked.tokens:
+            reason, error = self._force(loop, sequence)
         elif sequence.num_computed == len(sequence.tokens) and not sequence.max_tokens:
-            sequence.finish_reason = "length"  # a prompt that is only scored
-            self._finish(sequence)
-        if sequence.finish_reason is None:
-            self._scheduler.advance(sequence.id, sequence.num_computed, len(sequence.tokens))
+            reason = "length"  # a prompt that is only scored
+        return _Outcome(len(sequence.tokens) - before, reason, error)
 
-    def _force(self, loop: DecodeLoop, sequence: Sequence) -> None:
+    def _join(self, loop: DecodeLoop, sequence: Sequence, choices: Iterable[Chosen]) -> FinishReason | None:
+        """Append tokens up to one that ends the sequence; gives why it does."""
+        for choice in choices:
+            reason = self._append(loop, sequence, choice)
+            if reason is not None:
+                return reason
+        return None
+
+    def _force(self, loop: DecodeLoop, sequence: Sequence) -> tuple[FinishReason | None, GenaiError | None]:
         """Append the tokens that must come next; they are computed with the next run of the sequence."""
         try:
             for token in loop.forced(sequence):
                 choice = Chosen(token)
                 accept(sequence, choice)
-                self._append(loop, sequence, choice)
-                if sequence.finish_reason is not None:
-                    return
+                reason = self._append(loop, sequence, choice)
+                if reason is not None:
+                    return reason, None
         except GenaiError as error:
-            self._fail(sequence, error)
+            return "error", error
+        return None, None
 
-    def _fail(self, sequence: Sequence, error: GenaiError) -> None:
-        sequence.finish_reason, sequence.error = "error", error
+    def _settle(self, sequence: Sequence, outcome: _Outcome) -> None:
+        """End a sequence, or tell the scheduler how far it has come."""
+        if sequence.id not in self._live:
+            return  # another choice of its request has failed
+        if outcome.reason is None:
+            self._scheduler.advance(sequence.id, sequence.num_computed, len(sequence.tokens))
+            return
+        sequence.finish_reason, sequence.error = outcome.reason, outcome.error
         self._finish(sequence)
 
     def _took(self, loop: DecodeLoop, kind: str, batch: Batch, seconds: float) -> None:
@@ -135,7 +161,7 @@ class Stepper:
     def _isolate(self, loop: DecodeLoop, kind: str, batch: Batch, error: GenaiError) -> None:
         """Run the rows of a failed batch alone, so that only the row at fault ends."""
         if batch.size == 1:
-            self._fail(batch.sequences[0], error)
+            self._settle(batch.sequences[0], _Outcome(0, "error", error))
             return
         self._alone(loop, kind, batch)
 
@@ -145,7 +171,8 @@ class Stepper:
             if sequence.id in self._live:
                 self._transaction(loop, kind, batch.only(index))
 
-    def _append(self, loop: DecodeLoop, sequence: Sequence, choice: Chosen) -> None:
+    def _append(self, loop: DecodeLoop, sequence: Sequence, choice: Chosen) -> FinishReason | None:
+        """Let a token join a sequence and tell its consumer; gives why the sequence ends with it, if it does."""
         state, token = sequence.request, choice.token
         sequence.tokens.append(token)
         state.num_completion += 1
@@ -158,6 +185,13 @@ class Stepper:
                 sequence.budget.accept(inside=sequence.text.in_reasoning)
             if loop.rules.streams:
                 state.request.emit(token_event(sequence, choice, part))
-        sequence.finish_reason = loop.ending(sequence, token)
-        if sequence.finish_reason is not None:
-            self._finish(sequence)
+        elif choice.logprobs is not None and loop.rules.streams:
+            state.request.emit(end_token_event(sequence.choice, choice))
+        return loop.ending(sequence, token)
+
+
+def _count(sequence: Sequence, drafts: list[int], joined: list[int]) -> None:
+    """Count drafts: as far as tokens joined the sequence at their places, and those that were these very tokens."""
+    found = list(zip(drafts, joined, strict=False))
+    right = sum(draft == token for draft, token in found)
+    sequence.speculation = sequence.speculation.verified(len(found), right)

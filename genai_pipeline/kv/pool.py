@@ -166,6 +166,10 @@ class KvPool:
         for storage in self._flat:
             storage.commit(rows, lengths)
 
+    def give_back_scratch(self, row: int) -> None:
+        """Give back the pages beyond the committed length: what drafts that were wrong have left over."""
+        self._ledger.shrink(row, self._lengths[row])
+
     def truncate(self, row: int, length: int) -> None:
         """Forget everything from token ``length`` on, a boundary, and give back its pages."""
         assert length <= self._lengths[row]

@@ -104,6 +104,8 @@ class Scheduler:
         if sequence not in self._entered:
             self._shares.serve(tracked.ticket.key, num_computed - tracked.num_computed)
         tracked.num_computed, tracked.num_tokens = num_computed, num_tokens
+        if tracked.draft_pages:
+            self._return_draft_pages(tracked)
 
     def decodes(self, sequence: int) -> bool:
         """Whether a sequence runs and all but its last token are computed."""
@@ -164,8 +166,10 @@ class Scheduler:
     def _decode_span(self, tracked: Tracked) -> Span:
         """The next token of a sequence, and the drafts after it for which there are pages: nobody leaves for drafts."""
         drafts, tracked.num_drafts = tracked.num_drafts, 0
+        held = tracked.num_pages
         while drafts and not self._take(tracked, tracked.num_tokens + drafts):
             drafts -= 1
+        tracked.draft_pages = tracked.num_pages - held
         stop = tracked.num_tokens + drafts
         return Span(tracked.ticket.sequence, tracked.num_computed, stop, samples=True, num_drafts=drafts)
 
@@ -259,7 +263,14 @@ class Scheduler:
 
     def _give_back(self, tracked: Tracked) -> None:
         self._free_pages[tracked.ticket.loop] += tracked.num_pages
-        tracked.num_pages = 0
+        tracked.num_pages = tracked.draft_pages = 0
+
+    def _return_draft_pages(self, tracked: Tracked) -> None:
+        """Pages taken for drafts that were wrong are free again, so that nobody has to leave for want of them."""
+        spare = min(tracked.draft_pages, tracked.num_pages - pages_for(tracked.num_tokens))
+        tracked.num_pages -= spare
+        self._free_pages[tracked.ticket.loop] += spare
+        tracked.draft_pages = 0
 
     def _ranked(self, sequences: Iterable[Tracked]) -> list[Tracked]:
         return sorted(sequences, key=self._rank)

@@ -39,6 +39,7 @@ class Tracked:
     num_computed: int = 0  # tokens whose state is committed
     num_pages: int = 0
     num_drafts: int = 0  # tokens to verify with the next decode step
+    draft_pages: int = 0  # of the pages it holds, those taken for the drafts of a run that is under way
 
     @property
     def todo(self) -> int:
