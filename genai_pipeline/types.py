@@ -72,6 +72,9 @@ class RequestOptions(TypedDict, total=False):
     reasoning_effort: Literal["none", "low", "medium", "high"]
     reasoning_budget: int  # most tokens of reasoning
     chat_template_kwargs: Mapping[str, Any]  # further variables of the chat template
+    num_beams: int  # hypotheses of a beam search, for packages that declare it; 1: none
+    length_penalty: float  # a hypothesis scores the sum of its log probabilities / its length ** this
+    early_stopping: bool  # end a search as soon as num_beams hypotheses have ended
     speculate: bool  # False: no drafts for this request, whatever the package was loaded with
 
 
@@ -294,8 +297,14 @@ class Score:
 
     @property
     def perplexity(self) -> float:
-        """exp of the mean negative log probability; 1 for a prompt of one token, where nothing is predicted."""
-        return math.exp(-self.logprob / max(1, len(self.logprobs)))
+        """exp of the mean negative log probability; 1 for a prompt of one token, where nothing is predicted.
+
+        Infinite where it is beyond what a float holds.
+        """
+        try:
+            return math.exp(-self.logprob / max(1, len(self.logprobs)))
+        except OverflowError:
+            return math.inf
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:

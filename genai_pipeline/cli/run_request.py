@@ -8,11 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from genai_pipeline.cli.option_groups import OptionGroup
 from genai_pipeline.cli.run_options import FORM, LOADING, PROMPT, QUEUE, SAMPLING, TOOLS
 from genai_pipeline.cli.written import biases, json_of, pairs, text_of
 from genai_pipeline.errors import OptionError
 
+_FORM_FLAGS = {
+    "response_format": "--json-schema",
+    "json_object": "--json-object",
+    "regex": "--regex",
+    "grammar": "--grammar",
+    "choices": "--choice",
+}
 _CHOICE_WORDS = ("auto", "none", "required")
 
 
@@ -64,7 +70,7 @@ def _sampling(given: Mapping[str, Any]) -> dict[str, Any]:
 def _form(given: dict[str, Any]) -> dict[str, Any]:
     """The options of a constraint, of which one may be given."""
     if len(given) > 1:
-        first, second, *_ = (_flag(FORM, name) for name in given)
+        first, second, *_ = (_FORM_FLAGS[name] for name in given)
         message = f"{first} and {second} exclude each other"
         raise OptionError(message, param=list(given)[1], hint="one option says what to answer")
     if given.pop("json_object", False):
@@ -139,9 +145,3 @@ def _check_session(path: str, groups: Mapping[str, Mapping[str, Any]]) -> None:
     if os.path.isdir(path) or not os.path.isdir(folder):
         what = "is a folder" if os.path.isdir(path) else f"cannot be made: there is no folder {folder}"
         raise OptionError(f"--session {path} {what}", param="session", hint="name a file")
-
-
-def _flag(group: OptionGroup, name: str) -> str:
-    """How an option is written."""
-    (settings,) = group.options[name].__metadata__
-    return str(settings.param_decls[0]) if settings.param_decls else f"--{name.replace('_', '-')}"

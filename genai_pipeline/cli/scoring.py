@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,17 +13,12 @@ import typer
 from genai_pipeline.cli import run_options as groups
 from genai_pipeline.cli.option_groups import takes
 from genai_pipeline.cli.output import write, write_json
-from genai_pipeline.cli.packages import checked, loaded
+from genai_pipeline.cli.packages import loaded
 from genai_pipeline.cli.prompt import prompt_text
 from genai_pipeline.cli.run_request import RunRequest
-from genai_pipeline.errors import OptionError
 
 if TYPE_CHECKING:
-    from genai_pipeline.pipeline import CheckedPackage
     from genai_pipeline.types import Score, TokenLogprobs
-
-    Spell = Callable[[int], str]
-
 Row = Sequence[str]
 
 
@@ -50,11 +46,11 @@ def score(
     request = {name: value for name, value in asked.options.items() if name != "prompt_logprobs"}
     top = prompt_logprobs
     prompt = prompt_text(package, text)
-    loading = dict(asked.loading)
-    path, found = checked(ctx.obj, package, loading.pop("precision", None))
-    spell = _speller(found)
-    with loaded(ctx.obj, path, loading) as pipe, ctx.obj.waiting("scoring ..."):
-        result = pipe.score(prompt, top=top, **request)
+    with loaded(ctx.obj, package, asked.loading) as pipe:
+        with ctx.obj.waiting("scoring ..."):
+            result = pipe.score(prompt, top=top, **request)
+        tokens = {*result.tokens, *(other.token for scored in result.logprobs for other in scored.top)}
+        spell = {token: pipe.detokenize([token]) for token in tokens}
     if as_json:
         write_json(_report(result, spell))
         return
@@ -63,33 +59,29 @@ def score(
     ctx.obj.note(f"{len(rows)} tokens, log probability {result.logprob:.4f}, perplexity {result.perplexity:.4f}")
 
 
-def _speller(found: CheckedPackage) -> Spell:
-    """What writes a token of the package's one tokenizer as text. Raises OptionError where that is not clear."""
-    if len(found.tokenizers) != 1:
-        message = f"score needs a package with one tokenizer; this one has {len(found.tokenizers)}"
-        raise OptionError(message, param="package")
-    (tokenizer,) = found.tokenizers.values()
-    return lambda token: tokenizer.decode((token,), skip_special=False)
-
-
-def _report(result: Score, spell: Spell) -> dict[str, Any]:
+def _report(result: Score, spell: Mapping[int, str]) -> dict[str, Any]:
     """The score as JSON-ready fields; the first token is not predicted, so it has no log probability."""
-    first = [{"token": token, "text": spell(token)} for token in result.tokens[:1]]
-    rest = [{**scored.to_dict(), "text": spell(scored.token)} for scored in result.logprobs]
+    first = [{"token": token, "text": spell[token]} for token in result.tokens[:1]]
+    rest = [{**scored.to_dict(), "text": spell[scored.token]} for scored in result.logprobs]
     for entry in rest:
-        entry["top"] = [{**other, "text": spell(other["token"])} for other in entry["top"]]
+        entry["top"] = [{**other, "text": spell[other["token"]]} for other in entry["top"]]
     return {
         "tokens": [*first, *rest],
-        "logprob": result.logprob,
-        "perplexity": result.perplexity,
+        "logprob": _finite(result.logprob),
+        "perplexity": _finite(result.perplexity),
         "usage": result.usage.to_dict(),
     }
 
 
-def _row(position: int, scored: TokenLogprobs, spell: Spell) -> Row:
+def _finite(value: float) -> float | None:
+    """JSON has no infinity."""
+    return value if math.isfinite(value) else None
+
+
+def _row(position: int, scored: TokenLogprobs, spell: Mapping[int, str]) -> Row:
     """Texts are written as JSON strings, so that a row is one line."""
-    others = [f"{_quoted(spell(other.token))} {other.logprob:.4f}" for other in scored.top]
-    cells = (str(position), str(scored.token), _quoted(spell(scored.token)), f"{scored.logprob:.4f}")
+    others = [f"{_quoted(spell[other.token])} {other.logprob:.4f}" for other in scored.top]
+    cells = (str(position), str(scored.token), _quoted(spell[scored.token]), f"{scored.logprob:.4f}")
     return (*cells, ", ".join(others)) if others else cells
 
 
