@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from genai_pipeline.scheduler.budget import Budget, pages_for
-from genai_pipeline.scheduler.plan import StepPlan
+from genai_pipeline.scheduler.plan import Span, StepPlan
 from genai_pipeline.scheduler.scheduler import Scheduler
 from genai_pipeline.scheduler.ticket import Priority, Ticket
 
@@ -32,6 +32,8 @@ class FakeRunner:
     budget: Budget
     live: dict[int, FakeSequence] = field(default_factory=dict)
     finished: list[int] = field(default_factory=list)
+    drafts: Callable[[int], tuple[int, int]] | None = None  # how many to draft for a sequence, and how many are right
+    _right: dict[int, int] = field(default_factory=dict)
 
     def submit(self, id: int, prompt: int, new: int, priority: Priority = Priority.NORMAL, **rest: object) -> None:
         ticket = Ticket(id, LOOP, prompt, prompt + new, priority, **rest)  # type: ignore[arg-type]
@@ -43,6 +45,7 @@ class FakeRunner:
         self.scheduler.finish(id)
 
     def step(self) -> StepPlan:
+        self._draft()
         plan = self.scheduler.plan()
         for id, by in plan.preempted:
             sequence = self.live[id]
@@ -56,32 +59,56 @@ class FakeRunner:
             if sequence.saved:
                 sequence.num_computed, sequence.saved = sequence.saved, 0
                 self.scheduler.advance(id, sequence.num_computed, sequence.num_tokens)
+        self._check_pages(plan)
         for run in plan.runs:
             for span in run.spans:
                 assert span.sequence not in plan.admitted
-                self._compute(span.sequence, span.start, span.stop, span.samples)
+                self._compute(span)
         self.check()
         return plan
 
-    def _compute(self, id: int, start: int, stop: int, samples: bool) -> None:
-        sequence = self.live[id]
+    def _draft(self) -> None:
+        """Ask for drafts as an engine does: for sequences that decode, within their room."""
+        for id in self.live if self.drafts is not None else ():
+            if self.scheduler.decodes(id):
+                count, right = self.drafts(id)
+                count = min(count, self.scheduler.room_for_drafts(id))
+                self._right[id] = min(right, count)
+                self.scheduler.draft(id, count)
+
+    def _compute(self, span: Span) -> None:
+        sequence = self.live[span.sequence]
         assert sequence.running
-        assert sequence.num_computed == start < stop <= sequence.num_tokens
-        sequence.num_computed = stop
-        if samples:
-            assert stop == sequence.num_tokens
+        known = span.stop - span.num_drafts
+        assert sequence.num_computed == span.start < known <= sequence.num_tokens
+        assert not span.num_drafts or (span.samples and known == span.start + 1)
+        right = min(self._right.get(span.sequence, 0), span.num_drafts)
+        sequence.num_computed = known + right
+        if span.samples:
+            assert known == sequence.num_tokens
+            assert known + span.num_drafts < sequence.ticket.max_tokens or not span.num_drafts
             if sequence.num_tokens == sequence.ticket.max_tokens:
-                self.finished.append(id)
-                self.cancel(id)
+                self.finished.append(span.sequence)
+                self.cancel(span.sequence)
                 return
-            sequence.num_tokens += 1
-        self.scheduler.advance(id, sequence.num_computed, sequence.num_tokens)
+            sequence.num_tokens += right + 1
+        self.scheduler.advance(span.sequence, sequence.num_computed, sequence.num_tokens)
+
+    def _check_pages(self, plan: StepPlan) -> None:
+        """While the runs of a plan are under way, every token and draft has its page."""
+        needed = {id: pages_for(sequence.num_computed) for id, sequence in self.live.items() if sequence.running}
+        needed |= {span.sequence: pages_for(span.stop) for run in plan.runs for span in run.spans}
+        held = {id: tracked.num_pages for id, tracked in self.scheduler._running.items()}
+        assert all(held[id] >= pages for id, pages in needed.items())
+        assert sum(held.values()) + self.scheduler.free_pages(LOOP) == self.budget.num_pages
 
     def check(self) -> None:
         running = [sequence for sequence in self.live.values() if sequence.running]
         assert len(running) <= self.budget.max_rows
         assert sum(pages_for(sequence.num_computed) for sequence in running) <= self.budget.num_pages
         assert 0 <= self.scheduler.free_pages(LOOP) <= self.budget.num_pages
+        held = sum(tracked.num_pages for tracked in self.scheduler._running.values())
+        assert held + self.scheduler.free_pages(LOOP) == self.budget.num_pages
         if not running:
             assert self.scheduler.free_pages(LOOP) == self.budget.num_pages
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from random import Random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from runner import LOOP, FakeRunner, runner
 
 from genai_pipeline.scheduler.budget import Budget, Costs, pages_for
-from genai_pipeline.scheduler.plan import Preemption
+from genai_pipeline.scheduler.plan import Preemption, StepPlan
 from genai_pipeline.scheduler.policy import POLICIES
 from genai_pipeline.scheduler.scheduler import Scheduler
 from genai_pipeline.scheduler.ticket import Priority
@@ -21,8 +24,19 @@ requests = st.tuples(st.integers(1, 60), st.integers(1, 60), st.sampled_from(Pri
 )
 
 
+def random_drafts(seed: int, *, right: bool = True) -> Callable[[int], tuple[int, int]]:
+    """Drafts of random lengths, up to more than a page, of which a random number is right, or none."""
+    numbers = Random(seed)
+
+    def drafts(id: int) -> tuple[int, int]:
+        count = numbers.randint(0, 20)
+        return count, numbers.randint(0, count) if right else 0
+
+    return drafts
+
+
 class SchedulerMachine(RuleBasedStateMachine):
-    """Random submissions, cancellations and steps over a tiny pool."""
+    """Random submissions, cancellations and steps, with drafts, over a tiny pool."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,8 +54,9 @@ class SchedulerMachine(RuleBasedStateMachine):
     def cancel(self, data: st.DataObject) -> None:
         self.fake.cancel(data.draw(st.sampled_from(sorted(self.fake.live))))
 
-    @rule(steps=st.integers(1, 12))
-    def step(self, steps: int) -> None:
+    @rule(steps=st.integers(1, 12), seed=st.none() | st.integers(0, 1000))
+    def step(self, steps: int, seed: int | None) -> None:
+        self.fake.drafts = None if seed is None else random_drafts(seed)
         for _ in range(steps):
             self.fake.step()
 
@@ -66,14 +81,48 @@ TestSchedulerMachine.settings = settings(max_examples=60, stateful_step_count=30
     st.lists(requests, min_size=1, max_size=10),
     st.sampled_from(sorted(POLICIES)),
     st.sampled_from([Costs(prefill=1, copy=9), Costs(prefill=9, copy=1)]),
+    st.none() | st.integers(0, 1000),
 )
-def test_every_admitted_request_finishes(batch: list[tuple[int, int, Priority]], policy: str, costs: Costs) -> None:
+def test_every_admitted_request_finishes(
+    batch: list[tuple[int, int, Priority]], policy: str, costs: Costs, seed: int | None
+) -> None:
     fake = runner(BUDGET, policy=POLICIES[policy](), costs=costs)
+    fake.drafts = None if seed is None else random_drafts(seed)
     for id, request in enumerate(batch):
         fake.submit(id, *request)
     for _ in fake.run():
         pass
     assert sorted(fake.finished) == list(range(len(batch)))
+
+
+def without_drafts(plan: StepPlan) -> StepPlan:
+    runs = [
+        run._replace(spans=tuple(span._replace(stop=span.stop - span.num_drafts, num_drafts=0) for span in run.spans))
+        for run in plan.runs
+    ]
+    return plan._replace(runs=tuple(runs))
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 20), requests), min_size=2, max_size=10),
+    st.sampled_from(sorted(POLICIES)),
+    st.integers(0, 1000),
+)
+def test_wrong_drafts_take_nobodys_place(
+    batch: list[tuple[int, tuple[int, int, Priority]]], policy: str, seed: int
+) -> None:
+    """Whoever drafts in vain: everybody enters, runs, grows and leaves in the same steps as without drafts."""
+    plain, drafting = (runner(BUDGET, policy=POLICIES[policy]()) for _ in range(2))
+    drafting.drafts = random_drafts(seed, right=False)
+    for id, (steps, request) in enumerate(batch):
+        for fake in (plain, drafting):
+            fake.submit(id, *request)
+        for _ in range(steps):
+            assert without_drafts(drafting.step()) == plain.step()
+    for plan in plain.run():
+        assert without_drafts(drafting.step()) == plan
+    assert drafting.finished == plain.finished
 
 
 class Unguarded(Scheduler):
