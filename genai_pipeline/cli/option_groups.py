@@ -63,7 +63,7 @@ def _inverted(value: bool | None) -> bool | None:
 
 def given(values: Mapping[str, Any]) -> dict[str, Any]:
     """The options that were given: one left out is not a value."""
-    return {name: value for name, value in values.items() if value is not None and value != []}
+    return {name: value for name, value in values.items() if value is not None and value not in ([], ())}
 
 
 def takes(*groups: OptionGroup) -> Callable[[Command], Command]:

@@ -117,7 +117,9 @@ TOOLS: Final = OptionGroup(
         "tools": option(str, metavar=_JSON, help="Functions the model may call: a list in OpenAI's shape."),
         "tool_choice": option(str, metavar="NAME", help="auto, none, required, or the tool to call."),
         "parallel_tool_calls": off_switch("--no-parallel-tool-calls", "One call at most."),
-        "reasoning_effort": option(Literal["none", "low", "medium", "high"], help="How much to think first."),
+        "reasoning_effort": option(
+            Literal["none", "low", "medium", "high"], metavar="LEVEL", help="none, low, medium, high: thinking first."
+        ),
         "reasoning_budget": option(int, help="Most tokens of reasoning."),
     },
 )

@@ -73,7 +73,7 @@ def test_calls_without_text_are_lines_alone(command: Command, write: Callable[..
 def test_tools_come_from_a_file_and_can_be_forced_forbidden_or_held_to_one(
     command: Command, write: Callable[..., TinyPackage], tmp_path: Path
 ) -> None:
-    package = write(*CALL, *CALL)
+    package = write(*CALL, "\n", *CALL)
     (tmp_path / "tools.json").write_text(TOOLS)
 
     def calls(*options: Any) -> int:
@@ -83,13 +83,13 @@ def test_tools_come_from_a_file_and_can_be_forced_forbidden_or_held_to_one(
 
     assert calls() == 2
     assert calls("--tool-choice", "none") == 0
-    assert calls("--tool-choice", "add") == 2
+    assert calls("--tool-choice", "required") == 2
     assert calls("--tool-choice", "required", "--no-parallel-tool-calls") == 1
 
 
 def test_a_named_tool_must_be_called(command: Command, write: Callable[..., TinyPackage]) -> None:
     package = write("O", " P")
-    ran = command("run", package.path, "hi", *GREEDY, "--tools", TOOLS, "--tool-choice", "add")
+    ran = command("run", package.path, "hi", *GREEDY, "--tools", TOOLS, "--tool-choice", "add", "--reasoning-budget", 2)
     (line, *_) = ran.out.splitlines()
     assert json.loads(line)["function"]["name"] == "add"
 
