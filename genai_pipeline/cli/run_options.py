@@ -60,6 +60,9 @@ CHOOSING: Final = OptionGroup(
         "mirostat": option(int, help="2: hold the surprise steady, in place of the filters above; 0: off."),
         "mirostat_tau": option(float, help="Its aim, in bits (5)."),
         "mirostat_eta": option(float, help="How fast it goes there (0.1)."),
+        "num_beams": option(int, help="Search with so many beams, where the package declares it; 1: off."),
+        "length_penalty": option(float, help="Above 0, a search favours long answers (1)."),
+        "early_stopping": switch("--early-stopping", "End a search when so many answers have ended."),
     },
 )
 

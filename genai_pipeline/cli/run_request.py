@@ -112,7 +112,8 @@ def _check(groups: Mapping[str, Mapping[str, Any]], loading: Mapping[str, Any]) 
     from genai_pipeline.sampling.params import resolve_options
 
     prompt = groups["prompt"]
-    resolve_options(groups["sampling"])
+    sampling = groups["sampling"]
+    resolve_options(sampling, {"num_beams": 1} if "num_beams" in sampling else {})  # a package may declare the search
     Queueing.of(**groups["queue"])
     LoadOptions.of(**{name: value for name, value in loading.items() if name != "precision"})
     kwargs = {name: prompt[name] for name in ("chat_template_kwargs",) if name in prompt}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +22,8 @@ TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-CALL = '<tool_call>{"name": "add", "arguments": {"x": 1}}</tool_call>'
+CALL = re.findall("tool|.", '<tool_call>{"name": "add", "arguments": {"x": 1}}</tool_call>')  # as it is tokenized
+OTHER_CALL = ["2" if token == "1" else token for token in CALL]
 PARAMETERS = {
     "type": "object",
     "properties": {"x": {"enum": [1, 2]}},
@@ -48,7 +50,7 @@ def write(tmp_path: Path) -> Callable[..., TinyPackage]:
 
 
 def test_tool_calls_are_lines_of_json_behind_the_text(command: Command, write: Callable[..., TinyPackage]) -> None:
-    package = write("O", " P", *CALL, *CALL.replace("1", "2"))
+    package = write("O", " P", *CALL, *OTHER_CALL)
     ran = command("run", package.path, "hello", *GREEDY, "--tools", TOOLS)
     text, *calls = ran.out.splitlines()
     assert text == "O P"

@@ -210,3 +210,25 @@ def test_a_package_without_infill_refuses_a_suffix_by_its_flag(command: Command,
     ran = command("run", tiny.path, "ab", "--suffix", "cd")
     assert (ran.code, ran.out) == (2, "")
     assert "infill" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ([], "aaaaa"),  # by the mean, a letter is worth more than the end
+        (["--length-penalty", 0], ""),  # by the sum, the end at once is
+        (["--early-stopping"], "a"),  # the better of the first two that ended
+    ],
+)
+def test_a_beam_search_weighs_whole_answers(command: Command, tmp_path: Path, options: list[Any], text: str) -> None:
+    generation = {"defaults": {"num_beams": 1}}  # declares it
+    package = write_package(tmp_path / "beams", "flat", probabilities={A: 0.6, "</s>": 0.4}, generation=generation)
+    ran = command("run", package.path, "x", "--num-beams", 2, "--max-new-tokens", 5, "--json", *options)
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out)["text"] == text
+
+
+def test_a_package_that_declares_no_beam_search_refuses_it(command: Command, tiny: TinyPackage) -> None:
+    ran = command("run", tiny.path, "x", "--num-beams", 2)
+    assert (ran.code, ran.out) == (2, "")
+    assert "--num-beams" in ran.err
