@@ -136,9 +136,12 @@ class DecodeLoop:
         """Tokens that must come next whatever the model says, and so need no run of their own."""
         return forced_tokens(sequence, self._suppressed)
 
-    def ending(self, sequence: Sequence, token: int) -> FinishReason | None:
-        """Why ``sequence`` ends with the token just chosen, if it does; its text has been pushed."""
-        finished = sequence.constraint is not None and sequence.constraint.finished
+    def ending(self, sequence: Sequence, token: int, *, last: bool) -> FinishReason | None:
+        """Why ``sequence`` ends with a token that has just joined it, if it does; its text has been pushed.
+
+        ``last``: no token that was chosen in the same step follows it, so that the constraint stands behind it.
+        """
+        finished = last and sequence.constraint is not None and sequence.constraint.finished
         if finished or sequence.text.over or self.rules.ends(sequence, token):
             return "stop"
         return "length" if sequence.num_generated >= sequence.max_tokens else None
@@ -162,8 +165,9 @@ class DecodeLoop:
     def _groups(self, members: list[tuple[Span, Sequence]]) -> Iterator[list[tuple[Span, Sequence]]]:
         """Members, sorted by row, cut into those that may share a run."""
         by_key: dict[object, list[tuple[Span, Sequence]]] = {}
+        widest = max(span.num_tokens for span, _ in members)
         for span, sequence in members:
-            by_key.setdefault(self._group_key(span, sequence), []).append((span, sequence))
+            by_key.setdefault(self._group_key(span, sequence, widest), []).append((span, sequence))
         for group in by_key.values():
             if not self.rules.batches_rows:
                 yield group
@@ -172,11 +176,12 @@ class DecodeLoop:
             for rows in consecutive(by_row):
                 yield [by_row[row] for row in rows]
 
-    def _group_key(self, span: Span, sequence: Sequence) -> object:
-        """Rows with different keys never share a run."""
+    def _group_key(self, span: Span, sequence: Sequence, widest: int) -> object:
+        """Rows with different keys never share a run; some run has ``widest`` tokens per row."""
         equal = not (self._pool.ragged and self._pool.uneven)
         counters: object = (sequence.num_decoded(span.start), span.start == 0) if self._per_run else None
-        if span.num_drafts and self.rules.drafts_alone:
+        no_room = self.rules.batches_rows and span.start + widest > self._pool.capacity  # for the padding in its buffer
+        if no_room or (span.num_drafts and self.rules.drafts_alone):
             counters = sequence.id
         state = self._pool.batch_key(sequence.row)
         return state, sequence.outer.batch_key, span.num_tokens if equal else None, counters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -115,10 +115,10 @@ class Stepper:
             reason = "length"  # a prompt that is only scored
         return _Outcome(len(sequence.tokens) - before, reason, error)
 
-    def _join(self, loop: DecodeLoop, sequence: Sequence, choices: Iterable[Chosen]) -> FinishReason | None:
+    def _join(self, loop: DecodeLoop, sequence: Sequence, choices: list[Chosen]) -> FinishReason | None:
         """Append tokens up to one that ends the sequence; gives why it does."""
-        for choice in choices:
-            reason = self._append(loop, sequence, choice)
+        for left, choice in zip(reversed(range(len(choices))), choices, strict=True):
+            reason = self._append(loop, sequence, choice, last=not left)
             if reason is not None:
                 return reason
         return None
@@ -129,7 +129,7 @@ class Stepper:
             for token in loop.forced(sequence):
                 choice = Chosen(token)
                 accept(sequence, choice)
-                reason = self._append(loop, sequence, choice)
+                reason = self._append(loop, sequence, choice, last=True)
                 if reason is not None:
                     return reason, None
         except GenaiError as error:
@@ -171,7 +171,7 @@ class Stepper:
             if sequence.id in self._live:
                 self._transaction(loop, kind, batch.only(index))
 
-    def _append(self, loop: DecodeLoop, sequence: Sequence, choice: Chosen) -> FinishReason | None:
+    def _append(self, loop: DecodeLoop, sequence: Sequence, choice: Chosen, *, last: bool) -> FinishReason | None:
         """Let a token join a sequence and tell its consumer; gives why the sequence ends with it, if it does."""
         state, token = sequence.request, choice.token
         sequence.tokens.append(token)
@@ -187,7 +187,7 @@ class Stepper:
                 state.request.emit(token_event(sequence, choice, part))
         elif choice.logprobs is not None and loop.rules.streams:
             state.request.emit(end_token_event(sequence.choice, choice))
-        return loop.ending(sequence, token)
+        return loop.ending(sequence, token, last=last)
 
 
 def _count(sequence: Sequence, drafts: list[int], joined: list[int]) -> None:
