@@ -6,18 +6,38 @@ capped at what the context or the whole pool could hold, never by the load of th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from genai_pipeline.errors import CapacityError, PromptTooLongError, RequestError
+from genai_pipeline.kv.geometry import PAGE_TOKENS
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What limits a sequence of a loop: tokens of context, of the whole pool, and the package's own limit."""
+    """What limits a sequence of a loop: tokens of context, of the whole pool, and the package's own limit.
+
+    ``max_rows``: sequences that run at once; ``num_pages``: pages of the pool. ``shared_by``: sequences that have to
+    fit ``pool_tokens`` each, at the same time.
+    """
 
     context_length: int
     pool_tokens: int
     max_new_tokens: int | None
+    max_rows: int
+    num_pages: int
+    shared_by: int = 1
+
+    def shared(self, count: int) -> Bounds:
+        """Those of each of ``count`` sequences that wait for each other: one page each is kept free for growth."""
+        if count == 1:
+            return self
+        return replace(self, pool_tokens=max(0, self.num_pages // count - 1) * PAGE_TOKENS, shared_by=count)
+
+    @property
+    def pool(self) -> str:
+        """The pool's part in messages."""
+        for_each = f" for each of {self.shared_by} beams" if self.shared_by > 1 else ""
+        return f"the memory given to the cache holds {self.pool_tokens} tokens{for_each}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +67,7 @@ def grant(num_prompt: int, asked: int | None, bounds: Bounds) -> Grant:
         )
     if total > bounds.pool_tokens:
         raise CapacityError(
-            f"{num_prompt} prompt tokens and max_new_tokens {asked} make {total}; "
-            f"the memory given to the cache holds {bounds.pool_tokens} tokens",
+            f"{num_prompt} prompt tokens and max_new_tokens {asked} make {total}; {bounds.pool}",
             hint=f"ask for at most {bounds.pool_tokens - num_prompt} tokens, or give more memory",
         )
     return Grant(asked)
@@ -64,7 +83,7 @@ def _check_prompt(num_prompt: int, bounds: Bounds) -> None:
         )
     if num_prompt >= bounds.pool_tokens:
         raise CapacityError(
-            f"the prompt has {num_prompt} tokens; the memory given to the cache holds {bounds.pool_tokens}",
+            f"the prompt has {num_prompt} tokens; {bounds.pool}",
             hint="shorten the prompt, or give more memory",
         )
 

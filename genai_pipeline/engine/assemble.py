@@ -125,7 +125,7 @@ def _parts(
 def _scheduler(plan: ExecutionPlan, parts: Mapping[str, StatePart], options: LoadOptions) -> Scheduler:
     budgets = {
         id: Budget(
-            max_rows=max(1, min(options.max_batch, part.pool.max_rows - part.rules.batches_rows)),
+            max_rows=part.rules.bounds.max_rows,
             num_pages=part.pool.num_pages,
             prefill_tokens=options.prefill_chunk,
             prefill_batch=PREFILL_BATCH if part.rules.batches_rows else 0,

@@ -20,6 +20,7 @@ from genai_pipeline.engine.buffers import GrowingArray
 from genai_pipeline.engine.rules import LoopRules
 from genai_pipeline.engine.sequence import Sequence
 from genai_pipeline.errors import GenaiError
+from genai_pipeline.sampling.beams import Offer, offer_tokens
 from genai_pipeline.sampling.logprobs import score_rows
 from genai_pipeline.sampling.sampler import Draw, choose_tokens
 from genai_pipeline.sampling.state import Chosen
@@ -38,6 +39,7 @@ class Picks:
 
     tokens: list[Chosen] = field(default_factory=list)
     error: GenaiError | None = None
+    offer: Offer | None = None  # of a beam, which chooses nothing
 
 
 class _Place(NamedTuple):
@@ -131,6 +133,9 @@ class Chooser:
     def _choose(self, place: _Place, logits: Logits) -> bool:
         """Choose one token; gives whether the draft for its place was right, so that the next place counts too."""
         sequence = place.sequence
+        if sequence.search is not None:
+            place.picks.offer = offer_tokens(logits[place.row], self._draw(place), sequence.search.width)
+            return False
         (choice,) = choose_tokens(logits[place.row : place.row + 1], [self._draw(place)])
         if self._rules.ends(sequence, choice.token):
             place.picks.tokens.append(choice)

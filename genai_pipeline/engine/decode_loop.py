@@ -132,6 +132,15 @@ class DecodeLoop:
             if drafts:
                 self._pool.give_back_scratch(row)
 
+    def graft(self, source: Sequence, target: Sequence, start: int) -> None:
+        """Make the state of one running sequence that of another; that of the first ``start`` tokens is the same."""
+        length = source.num_computed
+        if start < length:
+            reserved = self._pool.reserve(target.row, length)
+            assert reserved, "both have as many tokens"
+            self._pool.graft(source.row, target.row, start, length)
+        target.num_computed = length
+
     def forced(self, sequence: Sequence) -> list[int]:
         """Tokens that must come next whatever the model says, and so need no run of their own."""
         return forced_tokens(sequence, self._suppressed)

@@ -47,8 +47,9 @@ class Drafting:
 
 
 def _may_draft(sequence: Sequence) -> bool:
-    """Whether drafts are wanted: a budget of reasoning is counted token by token, behind the choice."""
-    return sequence.options.speculate and sequence.budget is None
+    """Whether drafts are wanted: a budget of reasoning is counted token by token, behind the choice; beams choose
+    nothing."""
+    return sequence.options.speculate and sequence.budget is None and sequence.search is None
 
 
 def choose_as_target(logits: NDArray[np.float32], places: Many[tuple[Sequence, int]]) -> list[int]:

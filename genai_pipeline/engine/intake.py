@@ -12,13 +12,16 @@ from numpy.typing import NDArray
 from genai_pipeline.backends.protocol import LoadedGraph
 from genai_pipeline.engine.admission import Grant, grant
 from genai_pipeline.engine.answers import Answers
+from genai_pipeline.engine.beams import Search, check_search
 from genai_pipeline.engine.outer_values import OuterValues
 from genai_pipeline.engine.request import RequestState
 from genai_pipeline.engine.rules import LoopRules
 from genai_pipeline.engine.sequence import Sequence
+from genai_pipeline.engine.text_output import TextOutput
 from genai_pipeline.errors import OptionError, RequestError
 from genai_pipeline.graph.plan import StagePlan
 from genai_pipeline.metadata.expressions import evaluate, names
+from genai_pipeline.sampling.beams import BeamSearch
 from genai_pipeline.sampling.params import GenerationOptions
 from genai_pipeline.sampling.state import sampling_state
 
@@ -55,6 +58,7 @@ class Intake:
             raise OptionError(message, param="prompt_logprobs")
         form = state.request.form
         self._answers.check(form)
+        check_search(options, form, self._rules.bounds)
         if self._prompt_keys <= state.values.keys():
             state.constraints[self._stage.id] = self._answers.compile(form, self._prompt_text(state))
             granted = state.grants[self._stage.id] = self._grant(len(self._prompt(state)), options)
@@ -95,6 +99,37 @@ class Intake:
             )
         return sequences
 
+    def search(self, answers: list[Sequence]) -> Search | None:
+        """The beam search for a request's answers, if it asks for one: its beams share the first answer's prompt."""
+        first, options = answers[0], answers[0].options
+        if options.num_beams == 1:
+            return None
+        prompt = tuple(first.tokens)
+        beams: list[Sequence] = []
+        for index in range(options.num_beams):
+            beams.append(
+                Sequence(
+                    next(_ids),
+                    first.request,
+                    first.loop,
+                    prompt,
+                    max_tokens=first.max_tokens,
+                    seed=first.seed,
+                    choice=index,
+                    text=TextOutput(None, ()),
+                    source=beams[0] if beams else None,
+                    salt=first.salt,
+                    outer=first.outer,
+                    not_yet=first.not_yet,
+                    sampling=sampling_state(options, prompt),
+                )
+            )
+        return Search(answers, beams, BeamSearch(options, first.max_tokens, self._ends(options)))
+
+    def _ends(self, options: GenerationOptions) -> frozenset[int]:
+        """Tokens that end an answer."""
+        return frozenset(options.stop_token_ids) | (frozenset() if options.ignore_eos else self._rules.end_ids)
+
     def _prompt_text(self, state: RequestState) -> str:
         """The text of the prompt, where that is the tokens of a text."""
         texts = (state.values.get(f"{key.removesuffix('.tokens')}.text") for key in self._prompt_keys)
@@ -102,7 +137,7 @@ class Intake:
 
     def _grant(self, num_prompt: int, options: GenerationOptions) -> Grant:
         """The token limit; a package's own default caps a request and is never a reason to refuse it."""
-        bounds = self._rules.bounds
+        bounds = self._rules.bounds.shared(options.num_beams)
         if options.max_new_tokens is not None and options.sources.get("max_new_tokens") == "package":
             most = min(options.max_new_tokens, bounds.max_new_tokens or options.max_new_tokens)
             return grant(num_prompt, None, replace(bounds, max_new_tokens=most))
@@ -112,8 +147,7 @@ class Intake:
         """Tokens that may not be chosen before the request's minimum length: all that would end it, too."""
         if not options.min_new_tokens:
             return None
-        ends = set(options.stop_token_ids) | (set() if options.ignore_eos else self._rules.end_ids)
-        return np.array(sorted({*self._rules.suppressed, *ends}), np.int64)
+        return np.array(sorted({*self._rules.suppressed, *self._ends(options)}), np.int64)
 
     def _prompt(self, state: RequestState) -> tuple[int, ...]:
         decode = self._stage.spec.decode

@@ -19,6 +19,7 @@ from genai_pipeline.types import Event, Timings, TokenLogprobs, Usage
 if TYPE_CHECKING:
     from genai_pipeline.constraints.state import Constraint
     from genai_pipeline.engine.admission import Grant
+    from genai_pipeline.engine.beams import Search
     from genai_pipeline.engine.sequence import Sequence
     from genai_pipeline.graph.plan import StagePlan
 
@@ -77,6 +78,7 @@ class RequestState:
         "num_completion",
         "num_prompt",
         "request",
+        "searches",
         "sequences",
         "values",
         "waiting",
@@ -90,6 +92,7 @@ class RequestState:
         self.grants: dict[str, Grant] = {}  # by loop
         self.constraints: dict[str, Constraint | None] = {}  # by loop, compiled
         self.sequences: dict[str, list[Sequence]] = {}  # by loop, of loops that have started
+        self.searches: dict[str, Search] = {}  # by loop, of loops that search for the answers
         self.held: Event | None = None  # the end of the last choice, while other stages still run
         self.num_prompt = 0
         self.num_completion = 0

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from genai_pipeline.engine.beams import Search, SearchQueue
 from genai_pipeline.engine.decode_loop import DecodeLoop
 from genai_pipeline.engine.events import choice_end, request_end
 from genai_pipeline.engine.job import Job
@@ -35,6 +36,7 @@ class Requests:
         self._states: set[RequestState] = set()
         self._walk = walk
         self._loops = loops
+        self._searches = {id: SearchQueue(loop.rules.bounds) for id, loop in loops.items()}
         self._scheduler = scheduler
         self._listener = listener
 
@@ -76,6 +78,14 @@ class Requests:
             self._walk.finish_loop(state, loop)
             self._go_on(state)
 
+    def end_search(self, search: Search) -> None:
+        """A beam search is over, or its request: free what its beams hold, and let others start."""
+        for beam in search.beams:
+            if beam.id in self.live:
+                self._drop(beam)
+        self._searches[search.loop].leave(search)
+        self._start_searches(search.loop)
+
     def finish_side_run(self, result: SideResult) -> None:
         """A side run is over: move its requests on, unless they have ended meanwhile."""
         self._scheduler.end_side_run([job.request.request.queueing.key for job in result.jobs])
@@ -99,11 +109,13 @@ class Requests:
             if self._scheduler.forget_job(job.id):
                 del self._jobs[job.id]
         started = [sequence for loop in state.sequences.values() for sequence in loop]
-        ending = [s for s in started if s.id in self.live or s.error is not None]
+        ending = [s for s in started if s.finish_reason is None or s.error is not None]
         for sequence in ending:
             if sequence.id in self.live:
                 self._drop(sequence)
             sequence.finish_reason, sequence.error = reason, error
+        for search in state.searches.values():
+            self.end_search(search)
         ends = [choice_end(s, self._held(s)) for s in ending] or [Event(finish_reason=reason, error=error)]
         for end in ends[:-1]:
             state.request.emit(end)
@@ -134,14 +146,24 @@ class Requests:
         self._states.clear()
 
     def _queue(self, work: Work) -> None:
-        for sequence in work.sequences:
-            self.live[sequence.id] = sequence
-            self._scheduler.submit(_ticket(sequence))
+        self._start(work.sequences)
+        for search in work.searches:
+            self._searches[search.loop].add(search)
+            self._start_searches(search.loop)
         for job in work.jobs:
             self._jobs[job.id] = job
             queueing = job.request.request.queueing
             self._scheduler.submit_job(JobTicket(job.id, job.stage, job.batch_key, queueing.priority, queueing.key))
-        self._listener.queued(work.sequences)
+
+    def _start(self, sequences: Sequence[TokenSequence]) -> None:
+        for sequence in sequences:
+            self.live[sequence.id] = sequence
+            self._scheduler.submit(_ticket(sequence))
+        self._listener.queued(sequences)
+
+    def _start_searches(self, loop: str) -> None:
+        for search in self._searches[loop].enter():
+            self._start(search.beams)
 
     def _go_on(self, state: RequestState) -> None:
         """Start what the request can start now, or end it with its outputs."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from genai_pipeline.constraints.state import ConstraintState
+    from genai_pipeline.engine.beams import Search
     from genai_pipeline.engine.request import RequestState
     from genai_pipeline.engine.text_output import TextOutput
     from genai_pipeline.parsing.budget import ReasoningBudget
@@ -54,6 +55,7 @@ class Sequence:
         "salt",
         "sampling",
         "scores",
+        "search",
         "seed",
         "source",
         "speculation",
@@ -101,6 +103,7 @@ class Sequence:
         self.budget = budget  # when reasoning has to end
         self.constraint = constraint  # what may come next
         self.speculation = NO_DRAFTS
+        self.search: Search | None = None  # the beam search that it is a beam of
         self.drafts: list[int] = []  # tokens that the next run verifies
         scored = self.options.prompt_logprobs is not None and source is None
         self.scores: list[TokenLogprobs] | None = [] if scored else None  # of the prompt's tokens from the second on

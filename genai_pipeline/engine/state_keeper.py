@@ -91,11 +91,16 @@ class StateKeeper:
         return swapped.num_tokens
 
     def _fork(self, sequence: Sequence) -> int:
-        """Copy the prompt's state from the sequence that computed it, if that still has it."""
+        """Copy the prompt's state from the sequence that computed it, if that still has it.
+
+        The last tokens are computed again, as the next token is chosen from what they give; a beam needs no choice.
+        """
         source = sequence.source
         if source is None or source.row == NO_ROW or source.num_computed < source.num_prompt:
             return 0
-        length = self._boundary(source.row, sequence.num_prompt - RECOMPUTED)
+        is_beam = sequence.search is not None and source.tokens == sequence.tokens
+        most = sequence.num_prompt if is_beam else sequence.num_prompt - RECOMPUTED
+        length = self._boundary(source.row, most)
         if length:
             self._pool.reserve(sequence.row, length)
             self._pool.fork(source.row, sequence.row, length)

@@ -72,7 +72,8 @@ def make_state_part(
         store = PageStore(states, budget_bytes=memory.kept, int8=options.cache_int8, disk=disk)
         undo.callback(store.close)
         keeper = StateKeeper(pool, store, states, reuse=options.prefix_cache)
-        rules = _rules(plan, stage, tokenizers, templates, _bounds(plan.package, pool, context))
+        max_rows = max(1, min(options.max_batch, pool.max_rows - arenas))
+        rules = _rules(plan, stage, tokenizers, templates, _bounds(plan.package, pool, context, max_rows))
         undo.pop_all()
     return StatePart(pool, store, keeper, rules)
 
@@ -88,9 +89,9 @@ def _updates(plan: ExecutionPlan, stage: StagePlan) -> set[str]:
     return {state.update for states in _states(plan, stage).values() for state in states}
 
 
-def _bounds(package: PackageSpec, pool: KvPool, context: int) -> Bounds:
-    limits = package.limits
-    return Bounds(context, pool.num_pages * PAGE_TOKENS, limit(limits.max_new_tokens if limits else None))
+def _bounds(package: PackageSpec, pool: KvPool, context: int, max_rows: int) -> Bounds:
+    most = limit(package.limits.max_new_tokens if package.limits else None)
+    return Bounds(context, pool.num_pages * PAGE_TOKENS, most, max_rows, pool.num_pages)
 
 
 def _rules(

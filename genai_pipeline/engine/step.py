@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from genai_pipeline.engine.batch import Batch
+from genai_pipeline.engine.beams import Search
 from genai_pipeline.engine.choosing import Picks, accept
 from genai_pipeline.engine.decode_loop import DecodeLoop
 from genai_pipeline.engine.events import end_token_event, token_event
@@ -46,6 +47,7 @@ class Stepper:
         self._live = requests.live
         self._paces = paces
         self._finish = requests.finish_sequence
+        self._end_search = requests.end_search
         self._listener = listener
 
     def execute(self, plan: StepPlan) -> None:
@@ -55,7 +57,8 @@ class Stepper:
             kept = self._loops[sequence.loop].preempt(sequence, swap=preemption.by == "swap")
             self._listener.preempted(sequence, kept=kept)
         for id in plan.admitted:
-            self._admit(self._live[id])
+            if id in self._live:  # a search that came to its end with the one before may have ended the request
+                self._admit(self._live[id])
         for run in plan.runs:
             loop = self._loops[run.loop]
             for kind, batch in loop.batches(run, [self._live.get(span.sequence) for span in run.spans]):
@@ -75,6 +78,8 @@ class Stepper:
         if not sequence.entered and sequence.source is None:  # each loop's prompt counts once, for all its choices
             state.num_cached += sequence.num_cached
         sequence.entered = True
+        if sequence.search is not None:
+            self._go_on(sequence.search)
 
     def _transaction(self, loop: DecodeLoop, kind: str, batch: Batch) -> None:
         """Reserve, run, choose, commit; a run that fails leaves no trace."""
@@ -113,6 +118,9 @@ class Stepper:
             reason, error = self._force(loop, sequence)
         elif sequence.num_computed == len(sequence.tokens) and not sequence.max_tokens:
             reason = "length"  # a prompt that is only scored
+        if sequence.search is not None and picked.offer is not None:
+            sequence.search.offer(sequence, picked.offer)
+            return _Outcome(1, reason, error)  # as many as it chooses by offering
         return _Outcome(len(sequence.tokens) - before, reason, error)
 
     def _join(self, loop: DecodeLoop, sequence: Sequence, choices: list[Chosen]) -> FinishReason | None:
@@ -142,9 +150,32 @@ class Stepper:
             return  # another choice of its request has failed
         if outcome.reason is None:
             self._scheduler.advance(sequence.id, sequence.num_computed, len(sequence.tokens))
+            if sequence.search is not None:
+                self._go_on(sequence.search)
             return
         sequence.finish_reason, sequence.error = outcome.reason, outcome.error
         self._finish(sequence)
+
+    def _go_on(self, search: Search) -> None:
+        """Let the beams of a search take their next step once all are there, or give its answers."""
+        if not search.ready:
+            return
+        loop, state = self._loops[search.loop], search.request
+        if state.first_token is None:
+            state.first_token = time.perf_counter()
+        try:
+            search.advance(loop)
+        except GenaiError as error:
+            self._settle(search.beams[0], _Outcome(0, "error", error))
+            return
+        if not search.over:
+            for beam in search.beams:
+                self._scheduler.advance(beam.id, beam.num_computed, len(beam.tokens))
+            return
+        self._end_search(search)
+        for answer, hypothesis in search.found():
+            answer.finish_reason = self._join(loop, answer, list(map(Chosen, hypothesis.tokens)))
+            self._finish(answer)
 
     def _took(self, loop: DecodeLoop, kind: str, batch: Batch, seconds: float) -> None:
         """Keep count of what the run took, for the requests and for the pace of later prefills."""

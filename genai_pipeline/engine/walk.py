@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from genai_pipeline.engine.beams import Search
 from genai_pipeline.engine.decode_loop import DecodeLoop
 from genai_pipeline.engine.job import Arrays, Job, JobStage
 from genai_pipeline.engine.request import RequestState
@@ -20,6 +21,7 @@ class Work(NamedTuple):
 
     sequences: list[Sequence]
     jobs: list[Job]
+    searches: list[Search]
 
 
 class Walk:
@@ -45,14 +47,19 @@ class Walk:
 
     def start_ready(self, state: RequestState) -> Work:
         """Sequences and jobs of the stages whose values have all come. Raises RequestError."""
-        work = Work([], [])
+        work = Work([], [], [])
         for stage in [s for s in state.waiting.values() if self._reads[s.id] <= state.values.keys()]:
             del state.waiting[stage.id]
             state.active.add(stage.id)
             if stage.id in self._loops:
                 sequences = state.sequences[stage.id] = self._loops[stage.id].intake.new_sequences(state)
                 state.num_prompt += sequences[0].num_prompt
-                work.sequences.extend(sequences)
+                search = self._loops[stage.id].intake.search(sequences)
+                if search is None:
+                    work.sequences.extend(sequences)
+                else:
+                    state.searches[stage.id] = search
+                    work.searches.append(search)
             else:
                 work.jobs.append(self._job_stages[stage.id].job(next(_job_ids), state))
         assert state.active or not state.waiting, "checked plans have no stage that never starts"

@@ -104,6 +104,11 @@ class FixedStorage(StateStorage):
         else:
             self._blocks.leave(row)
 
+    def graft(self, source: int, target: int, start: int, stop: int) -> None:
+        """What was written by the first of the tokens that both have is the same."""
+        if not start:
+            super().graft(source, target, start, stop)
+
     def trim(self) -> None:
         """Give back the memory of blocks without rows."""
         self._blocks.spare.clear()

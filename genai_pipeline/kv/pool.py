@@ -210,6 +210,16 @@ class KvPool:
         """Copy the first ``length`` tokens, a boundary, into an empty row, whose pages must be reserved."""
         self.load(target, 0, length, self.save(source, 0, length))
 
+    def graft(self, source: int, target: int, start: int, stop: int) -> None:
+        """Let a row go on from token ``start`` as another does, up to ``stop``, which is that one's length.
+
+        Their tokens before ``start`` are the same. The pages must be reserved.
+        """
+        assert pages_for(stop) <= self._ledger.held(target)
+        for storage in self._flat:
+            storage.graft(source, target, start, stop)
+        self._lengths[target] = stop
+
     def trim(self) -> None:
         """Give back the memory that free rows keep warm."""
         for storage in self._flat:

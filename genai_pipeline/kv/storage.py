@@ -79,6 +79,10 @@ class StateStorage(Protocol):
     def load(self, row: int, start: int, stop: int, tensors: Sequence[NDArray[Any]]) -> None:
         """Write what ``save`` gave for [start, stop) into a row and commit it; what lay beyond is forgotten."""
 
+    def graft(self, source: int, target: int, start: int, stop: int) -> None:
+        """Let a row with the same tokens before ``start`` go on as ``source`` does, up to ``stop``, its length."""
+        self.load(target, start, stop, self.save(source, start, stop))
+
     def trim(self) -> None:
         """Give back the memory that free rows keep warm."""
         return

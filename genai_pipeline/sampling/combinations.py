@@ -19,8 +19,12 @@ _SWITCHES: Final[Mapping[str, str]] = {
     "dry_range": "dry_multiplier",
     "top_logprobs": "logprobs",
     "logprobs_of": "logprobs",
+    "length_penalty": "num_beams",
+    "early_stopping": "num_beams",
 }
 _FILTERS: Final = ("top_k", "top_p", "min_p", "typical_p", "top_a", "xtc_probability")
+# What a beam search has no use for: it draws nothing, and its hypotheses change until it ends.
+_NOT_BY_BEAMS: Final = (*_FILTERS, "mirostat", "logprobs", "prompt_logprobs", "stop")
 _TOKEN_OPTIONS: Final = (
     "stop_token_ids",
     "banned_token_ids",
@@ -36,23 +40,39 @@ def check_together(options: GenerationOptions) -> None:
     _check_switches(options)
     _check_mirostat(options)
     _check_tokens(options)
+    _check_beams(options)
 
 
 def drop_excluded_defaults(chosen: dict[str, Any], sources: dict[str, str]) -> None:
-    """Take out package defaults that what a request sets excludes: filters for Mirostat, and the other way round."""
+    """Take out package defaults that what a request sets excludes: filters for Mirostat, and the other way round.
+
+    The same holds for sampling and beam search; a search without any word on the temperature is greedy.
+    """
 
     def asked(name: str) -> bool:
         return sources.get(name) == "request" and chosen[name] != getattr(BUILT_IN, name)
 
+    if asked("num_beams"):
+        _drop_defaults(("temperature", *_FILTERS, "mirostat"), chosen, sources)
+    elif sources.get("num_beams") == "package":
+        sampled = sources.get("temperature") == "request" and chosen["temperature"] != 0
+        if sampled or any(map(asked, _NOT_BY_BEAMS)):
+            _drop_defaults(("num_beams",), chosen, sources)
+    if chosen.get("num_beams", 1) > 1:
+        chosen.setdefault("temperature", 0.0)
     if asked("mirostat"):
-        excluded = [name for name in _FILTERS if sources.get(name) == "package"]
+        _drop_defaults(_FILTERS, chosen, sources)
     elif sources.get("mirostat") == "package":
         greedy = sources.get("temperature") == "request" and chosen["temperature"] == 0
-        excluded = ["mirostat"] if greedy or any(map(asked, _FILTERS)) else []
-    else:
-        excluded = []
-    for name in excluded:
-        del chosen[name], sources[name]
+        if greedy or any(map(asked, _FILTERS)):
+            _drop_defaults(("mirostat",), chosen, sources)
+
+
+def _drop_defaults(names: Iterable[str], chosen: dict[str, Any], sources: dict[str, str]) -> None:
+    """Take out those of some options that are defaults of the package."""
+    for name in names:
+        if sources.get(name) == "package":
+            del chosen[name], sources[name]
 
 
 def check_vocabulary(options: GenerationOptions, size: int | None) -> None:
@@ -110,6 +130,26 @@ def _check_tokens(options: GenerationOptions) -> None:
                 f"{_whose(options, 'banned_token_ids')} forbids",
                 param=_request_first(options, name, "banned_token_ids"),
             )
+
+
+def _check_beams(options: GenerationOptions) -> None:
+    """A search draws nothing, tells no tokens before it ends, and has no more hypotheses than beams."""
+    if options.num_beams == 1:
+        return
+    search = f"num_beams, which is {options.num_beams}{_whose(options, 'num_beams')},"
+    off = [("temperature", 0)] if not options.greedy else []
+    off += [(name, getattr(BUILT_IN, name)) for name in _NOT_BY_BEAMS if changed(options, name)]
+    for name, value in off:
+        raise OptionError(
+            f"{name}{_whose(options, name)} does not go with {search} as a beam search is no sampling"
+            if name not in ("logprobs", "prompt_logprobs", "stop")
+            else f"{name}{_whose(options, name)} does not go with {search} whose hypotheses change until it ends",
+            param=_request_first(options, name, "num_beams"),
+            hint=f"set {name} to {value!r}, or num_beams to 1",
+        )
+    if options.n > options.num_beams:
+        message = f"n is {options.n}; a search with {search} finds no more hypotheses than that"
+        raise OptionError(message, param="n", hint="raise num_beams, or ask for fewer")
 
 
 def _check_lengths(options: GenerationOptions) -> None:

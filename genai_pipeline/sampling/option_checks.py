@@ -16,6 +16,8 @@ MAX_SEED: Final = 2**63
 MAX_TOP_LOGPROBS: Final = 20
 MAX_BIAS: Final = 100.0
 MAX_BREAKERS: Final = 1024
+MAX_BEAMS: Final = 16
+MAX_LENGTH_PENALTY: Final = 10.0  # powers of any length are finite
 LOGPROBS_OF: Final = ("model", "processed")
 MIROSTAT_VERSIONS: Final = (0, 2)
 
@@ -135,6 +137,9 @@ CHECKS: Final[Mapping[str, Check]] = {
     "top_logprobs": _integer(0, MAX_TOP_LOGPROBS),
     "logprobs_of": _logprobs_of,
     "prompt_logprobs": _integer(0, MAX_TOP_LOGPROBS),
+    "num_beams": _integer(1, MAX_BEAMS),
+    "length_penalty": _number(-MAX_LENGTH_PENALTY, MAX_LENGTH_PENALTY),
+    "early_stopping": boolean,
     "speculate": boolean,
 }
 NULLABLE: Final = frozenset({"max_new_tokens", "seed", "prompt_logprobs"})  # None states the default on purpose

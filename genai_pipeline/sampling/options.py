@@ -49,6 +49,9 @@ class GenerationOptions:
     top_logprobs: int = 0
     logprobs_of: Literal["model", "processed"] = "model"
     prompt_logprobs: int | None = None  # score the prompt's tokens, with so many alternatives each; None: do not
+    num_beams: int = 1  # hypotheses that a beam search keeps; 1: no search
+    length_penalty: float = 1.0  # a hypothesis scores the sum of its log probabilities / its length ** this
+    early_stopping: bool = False  # end a search as soon as num_beams hypotheses have ended
     speculate: bool = True  # let a drafter guess ahead; tokens are the same with and without
     sources: Mapping[str, str] = field(default_factory=dict)  # option -> "request", "package" or "default"
 

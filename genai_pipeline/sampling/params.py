@@ -35,10 +35,21 @@ def resolve_options(
             if source == "request" and overrides is not None:
                 _check_override(name, value, chosen[name], overrides)
             sources[name] = source
+    _check_search_declared(chosen, defaults or {}, overrides or {})
     drop_excluded_defaults(chosen, sources)
     options = GenerationOptions(**chosen, sources=sources)
     check_together(options)
     return options
+
+
+def _check_search_declared(
+    chosen: Mapping[str, Any], defaults: Mapping[str, Any], overrides: Mapping[str, Any]
+) -> None:
+    """Beam search is for packages that speak of it. Raises OptionError."""
+    if chosen.get("num_beams", 1) > 1 and "num_beams" not in {*defaults, *overrides}:
+        message = f"num_beams is {chosen['num_beams']}, and this package does not declare beam search"
+        hint = "leave it out; a package declares it by num_beams under generation.defaults or generation.overrides"
+        raise OptionError(message, param="num_beams", hint=hint)
 
 
 def check_form_override(name: str, value: Any, overrides: Mapping[str, Any] | None) -> None:
