@@ -160,8 +160,8 @@ class TokenLogprob:
     logprob: float
 
     def to_dict(self) -> dict[str, Any]:
-        """The pair as JSON-ready fields."""
-        return {"token": self.token, "logprob": self.logprob}
+        """The pair as JSON-ready fields; null for a token that cannot be."""
+        return {"token": self.token, "logprob": _finite(self.logprob)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,16 @@ class TokenLogprobs:
 
     def to_dict(self) -> dict[str, Any]:
         """The values as JSON-ready fields."""
-        return {"token": self.token, "logprob": self.logprob, "top": [other.to_dict() for other in self.top]}
+        return {
+            "token": self.token,
+            "logprob": _finite(self.logprob),
+            "top": [other.to_dict() for other in self.top],
+        }
+
+
+def _finite(number: float) -> float | None:
+    """A number as JSON has it, which knows no infinity."""
+    return number if math.isfinite(number) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,10 +279,12 @@ class Result:
         """The result as the fields of ``run --json``."""
         scores = self.prompt_logprobs
         scored = {} if scores is None else {"prompt_logprobs": [logprobs.to_dict() for logprobs in scores]}
+        first = self.choices[0].to_dict()
         return {
             "text": self.text,
             "tokens": list(self.tokens),
             "finish_reason": self.finish_reason,
+            **{name: first[name] for name in ("reasoning", "tool_calls") if name in first},
             "choices": [choice.to_dict() for choice in self.choices],
             "usage": self.usage.to_dict(),
             "timings": self.timings.to_dict(),
