@@ -162,6 +162,11 @@ class Pipeline:
         """Most tokens a sequence may have, prompt and answer together."""
         return self._assembly.context_length
 
+    @property
+    def providers(self) -> tuple[str, ...]:
+        """The execution providers that really run the graphs, each once."""
+        return tuple(dict.fromkeys(name for graph in self._assembly.graphs.values() for name in graph.providers))
+
     def stats(self) -> dict[str, Any]:
         """Counters and gauges of the engine as plain JSON, by the names of docs/telemetry.md; from any thread."""
         return self._assembly.telemetry.snapshot()
@@ -198,7 +203,15 @@ class Pipeline:
         """``astream`` for servers: the request is read, checked and submitted on a worker thread; bad ones raise."""
         from genai_pipeline.engine.streams import AsyncStream
 
-        return await AsyncStream.opened(lambda: self._submit(self._reader.read(prompt, request)))
+        made: list[Request] = []
+
+        def begin() -> Submit:
+            made.append(self._reader.read(prompt, request))
+            return self._submit(made[0])
+
+        stream = await AsyncStream.opened(begin)
+        stream.prompt_tokens = len(self._reader.prompt_tokens(made[0]))
+        return stream
 
     def tokenize(self, prompt: str | None = None, **request: Unpack[RequestOptions]) -> tuple[int, ...]:
         """The tokens of a prompt as a request would have them; it is given as in ``generate``."""
@@ -207,6 +220,10 @@ class Pipeline:
     def detokenize(self, tokens: Sequence[int], *, skip_special: bool = False) -> str:
         """The text of tokens, control tokens too unless they are skipped. Raises RequestError."""
         return self._reader.text(tokens, skip_special=skip_special)
+
+    def token_bytes(self, token: int) -> bytes:
+        """The bytes that one token writes, perhaps part of a character; a control token its text."""
+        return self._reader.token_bytes(token)
 
     def score(self, prompt: str | None = None, *, top: int = 0, **request: Unpack[RequestOptions]) -> Score:
         """Log probabilities of the tokens of a prompt, with the ``top`` likeliest alternatives of each.
@@ -249,15 +266,20 @@ class Pipeline:
         self.close()
 
     @cached_property
-    def _sessions(self) -> Sessions:
+    def identity(self) -> Mapping[str, str]:
+        """Which package this is: its name, and a digest of its metadata and graphs."""
         from genai_pipeline.engine.identity import package_identity
+
+        return package_identity(self.plan)
+
+    @cached_property
+    def _sessions(self) -> Sessions:
         from genai_pipeline.engine.sessions import Sessions
 
         if len(self._assembly.parts) != 1:
             raise RequestError("a session needs a package with one decode loop", hint="use generate or run")
         (part,) = self._assembly.parts.values()
-        identity = package_identity(self.plan)
-        return Sessions(self._assembly.engine, part.keeper, identity, self._ask, shared=self._options.prefix_cache)
+        return Sessions(self._assembly.engine, part.keeper, self.identity, self._ask, shared=self._options.prefix_cache)
 
     def _ask(
         self, messages: Sequence[Mapping[str, Any]], salt: bytes, options: Mapping[str, Any]

@@ -198,6 +198,7 @@ class Event:
     token: int | None = None
     text: str = ""
     finish_reason: FinishReason | None = None
+    stop_string: str | None = None  # which ended the choice, with finish reason "stop"; None: another thing did
     usage: Usage | None = None
     timings: Timings | None = None
     error: BaseException | None = None

@@ -43,7 +43,13 @@ def choice_end(sequence: Sequence, part: AnswerPart) -> Event:
     reason: FinishReason = sequence.finish_reason
     if reason == "stop" and sequence.text.called:
         reason = "tool_calls"
-    return replace(late_event(sequence.choice, part), finish_reason=reason, error=sequence.error)
+    stop = sequence.text.stop_string if reason == "stop" else None
+    return replace(late_event(sequence.choice, part), finish_reason=reason, stop_string=stop, error=sequence.error)
+
+
+def only_end(event: Event) -> Event:
+    """The event that ends a choice without what it says, which was said already."""
+    return Event(index=event.index, finish_reason=event.finish_reason, stop_string=event.stop_string)
 
 
 def request_end(event: Event, state: RequestState, outputs: Mapping[str, object]) -> Event:

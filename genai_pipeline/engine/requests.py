@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from genai_pipeline.engine.beams import Search, SearchQueue
 from genai_pipeline.engine.decode_loop import DecodeLoop
-from genai_pipeline.engine.events import choice_end, request_end
+from genai_pipeline.engine.events import choice_end, only_end, request_end
 from genai_pipeline.engine.job import Job
 from genai_pipeline.engine.listeners import Listener
 from genai_pipeline.engine.request import RequestState
@@ -73,7 +73,7 @@ class Requests:
             else:
                 state.request.emit(end)
         elif _says(end):
-            state.request.emit(replace(end, finish_reason=None))
+            state.request.emit(replace(end, finish_reason=None, stop_string=None))
         if over:
             self._walk.finish_loop(state, loop)
             self._go_on(state)
@@ -175,8 +175,8 @@ class Requests:
         self._queue(work)
         if state.active:
             if state.held is not None and _says(state.held):  # text does not wait for other stages
-                state.request.emit(replace(state.held, finish_reason=None))
-                state.held = Event(index=state.held.index, finish_reason=state.held.finish_reason)
+                said, state.held = state.held, only_end(state.held)
+                state.request.emit(replace(said, finish_reason=None, stop_string=None))
             return
         self._close(state, state.held or Event(finish_reason="stop"), self._walk.outputs(state))
 

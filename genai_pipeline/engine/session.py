@@ -10,8 +10,8 @@ import asyncio
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -21,7 +21,7 @@ from genai_pipeline.errors import EngineClosedError, EngineFailedError, RequestE
 from genai_pipeline.types import Event, Result
 
 if TYPE_CHECKING:
-    from genai_pipeline.engine.streams import Stream, Submit
+    from genai_pipeline.engine.streams import AsyncStream, Stream, Submit
     from genai_pipeline.kv.page_store import Match
 
 Message = Mapping[str, Any]
@@ -55,6 +55,40 @@ class Turn:
     def mark(self, answer: Answer) -> Mark:
         """The moment after an answer."""
         return Mark((*self.messages, answer.message()), (*self.prompt, *answer.tokens))
+
+
+class AsyncTurn(AsyncIterator[Event]):
+    """The events of a turn that is under way, for asyncio; closed early, the answer so far is the answer."""
+
+    def __init__(self, turn: Turn, events: AsyncStream, go: Callable[[Mark], None]) -> None:
+        self._turn = turn
+        self._events = events
+        self._go = go
+        self._answer = Answer()
+        self._settled = False
+        self.prompt_tokens = len(turn.prompt)
+
+    async def __anext__(self) -> Event:
+        try:
+            event = await anext(self._events)
+        except StopAsyncIteration:
+            await self.aclose()
+            raise
+        self._settled = self._settled or event.error is not None
+        self._answer.add(event)
+        return event
+
+    async def aclose(self) -> None:
+        """The turn is over: the session goes on from here, unless the turn failed."""
+        await self._events.aclose()
+        if not self._settled:
+            self._settled = True
+            await asyncio.to_thread(self._go, self._turn.mark(self._answer))
+
+    async def abandon(self) -> None:
+        """Cancel the turn unless it is over: it never was."""
+        self._settled = True
+        await self._events.aclose()
 
 
 class SessionHost(Protocol):
@@ -121,20 +155,18 @@ class Session:
         self, content: str | Sequence[Mapping[str, Any]], *, role: str = "user", **options: Any
     ) -> AsyncIterator[Event]:
         """``stream`` for asyncio; what takes time is done on worker threads. Bad turns raise at the first event."""
+        async with aclosing(await self.aopen(content, role=role, **options)) as events:
+            async for event in events:
+                yield event
+
+    async def aopen(
+        self, content: str | Sequence[Mapping[str, Any]], *, role: str = "user", **options: Any
+    ) -> AsyncTurn:
+        """``astream`` for servers: the turn is read, checked and submitted before this returns; bad ones raise."""
         from genai_pipeline.engine.streams import AsyncStream
 
         turn = await asyncio.to_thread(self._turn, content, role, options)
-        answer, failed = Answer(), False
-        events = await AsyncStream.opened(lambda: turn.submit)
-        try:
-            async with events:
-                async for event in events:
-                    failed = failed or event.error is not None
-                    answer.add(event)
-                    yield event
-        finally:
-            if not failed:
-                await asyncio.to_thread(self._go, turn.mark(answer))
+        return AsyncTurn(turn, await AsyncStream.opened(lambda: turn.submit), self._go)
 
     def checkpoint(self) -> Mark:
         """This moment, to rewind to."""

@@ -57,6 +57,8 @@ class Stream(Iterator[Event]):
 class AsyncStream(AsyncIterator[Event]):
     """The same for asyncio: events are handed to the loop that made the stream, so nothing there ever blocks."""
 
+    prompt_tokens: int | None = None  # length of the prompt, of requests that were opened with text
+
     def __init__(self, submit: Submit | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()

@@ -39,6 +39,11 @@ class TextOutput:
         return self._parser is not None and self._parser.num_calls > 0
 
     @property
+    def stop_string(self) -> str | None:
+        """The stop string that is complete."""
+        return None if self._matcher is None else self._matcher.matched
+
+    @property
     def over(self) -> bool:
         """Whether nothing more is wanted: a stop string is complete, or the one call that may come."""
         return self.stopped or (self._parser is not None and self._parser.over)

@@ -234,6 +234,7 @@ def test_requests_are_read_and_submitted_off_the_event_loop(open_tiny: Any) -> N
         with pytest.raises(OptionError):
             await pipe.aopen("x", temperature=-1)
         stream = await pipe.aopen(tokens=prompt, temperature=0, max_new_tokens=5)
+        assert stream.prompt_tokens == len(prompt)
         return [event.token async for event in stream if event.token is not None]
 
     assert asyncio.run(run()) == package.answer(prompt, 5)

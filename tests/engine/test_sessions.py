@@ -218,3 +218,26 @@ def test_turns_may_be_awaited(open_tiny: Any) -> None:
         assert asyncio.run(run()) == wanted
         assert awaited.messages == plain.messages
         assert awaited.tokens == plain.tokens
+
+
+def test_an_awaited_turn_is_checked_when_it_is_opened_and_may_be_abandoned(open_tiny: Any) -> None:
+    pipe, _ = open_tiny("kv")
+    ask = {"temperature": 0, "max_new_tokens": 6, "ignore_eos": True}
+    with pipe.session() as session:
+        session.chat("hello", **ask)
+        before = session.checkpoint()
+
+        async def run() -> None:
+            with pytest.raises(RequestError):
+                await session.aopen("again", temperature=-1)
+            turn = await session.aopen("again", **ask)
+            assert turn.prompt_tokens > len(before.tokens)
+            await anext(turn)
+            await turn.abandon()
+            assert session.checkpoint() == before
+            turn = await session.aopen("again", **ask)
+            await turn.aclose()
+
+        asyncio.run(run())
+        assert [message["role"] for message in session.messages] == ["user", "assistant"] * 2
+        assert session.messages[-1]["content"] == ""

@@ -48,6 +48,8 @@ def test_no_character_of_a_stop_string_is_sent(open_tiny: Any, stop: list[str], 
     assert "".join(event.text for event in events) == text
     assert [event.finish_reason for event in events if event.finish_reason] == ["stop"]
     assert events[-1].usage.completion_tokens == completion
+    assert events[-1].stop_string == (None if stop == ["X"] else stop[-1])
+    assert [event.stop_string for event in events[:-1]] == [None] * (len(events) - 1)
     assert go(pipe, stop=stop).text == text
 
 
