@@ -1,4 +1,4 @@
-"""What the tokens of a vocabulary write, as bytes, whatever the kind of tokenizer; found out from its own decoder."""
+"""What the tokens of a vocabulary write, as constraints need it: bytes, and tokens for pieces of text."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Final
 
 from genai_pipeline.errors import OptionError
+from genai_pipeline.preprocess.token_bytes import DecodedBytes
 from genai_pipeline.preprocess.tokenizer import Tokenizer
 
-_UNKNOWN: Final = "\ufffd"
 _CHECKED: Final = 512  # tokens whose texts are compared joined and apart
 # Texts whose encoding shows whether text may be tokenised piece by piece, as fast-forwarding does.
 _PROBES: Final = ("a", " a", "a b", "\n", '{"a": 1}', "  x")
@@ -30,7 +30,8 @@ class TokenTable:
         table = self.tokenizer.byte_table
         if table is not None:
             return [table[token] for token in range(size)]
-        texts = _Decoded(self.tokenizer).texts(size)
+        decoded = DecodedBytes(self.tokenizer)
+        texts = [decoded[token] for token in range(size)]
         self._check_joined(texts)
         return texts
 
@@ -93,42 +94,3 @@ class TokenTable:
                 "answers cannot be constrained with this tokenizer: its tokens write different text beside others",
                 hint="byte-level and sentencepiece-like tokenizers can be used",
             )
-
-
-class _Decoded:
-    """Bytes of tokens by decoding each after a token that is known."""
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
-        self._bytes = self._byte_values()
-        self._before = next(
-            (token for token in range(tokenizer.highest_id + 1) if self._stands_alone(token)),
-            None,
-        )
-
-    def texts(self, size: int) -> list[bytes]:
-        """Bytes of the ids in [0, size)."""
-        return [self._text(token) for token in range(size)]
-
-    def _byte_values(self) -> dict[int, int]:
-        names = {f"<0x{value:{form}}>": value for value in range(256) for form in ("02X", "02x")}
-        own = self._tokenizer.byte_tokens
-        found = ((self._tokenizer.token_to_id(name), value) for name, value in names.items())
-        return {token: value for token, value in found if token in own}
-
-    def _stands_alone(self, token: int) -> bool:
-        """Whether a token is plain ASCII letters in the vocabulary and decoded."""
-        text = self._tokenizer.id_to_token(token)
-        plain = text is not None and text.isascii() and text.isalpha() and not self._tokenizer.is_skipped(token)
-        return plain and self._tokenizer.decode([token]) == text
-
-    def _text(self, token: int) -> bytes:
-        if self._tokenizer.is_skipped(token):
-            return b""
-        if token in self._bytes:
-            return bytes([self._bytes[token]])
-        before = [] if self._before is None else [self._before]
-        start = self._tokenizer.decode(before)
-        text = self._tokenizer.decode([*before, token])
-        own = text[len(start) :] if text.startswith(start) else ""
-        return b"" if _UNKNOWN in own else own.encode()

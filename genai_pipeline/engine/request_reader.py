@@ -62,6 +62,10 @@ class RequestReader:
         """The text of tokens. Raises RequestError."""
         return self._prompts.text(tokens, skip_special=skip_special)
 
+    def token_bytes(self, token: int) -> bytes:
+        """The bytes that a token writes, a control token its text. Raises RequestError."""
+        return self._prompts.token_bytes(token)
+
     def _form(self, options: dict[str, Any]) -> AnswerForm:
         """The options about the form of the answer, taken out of all options."""
         overrides = None if self._generation is None else self._generation.overrides

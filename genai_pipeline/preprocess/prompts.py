@@ -15,6 +15,7 @@ from genai_pipeline.preprocess.messages import user_turn
 from genai_pipeline.preprocess.parameters import read_parameters
 from genai_pipeline.preprocess.plain_encoder import encodable
 from genai_pipeline.preprocess.reasoning_tags import find_reasoning, without_earlier_reasoning
+from genai_pipeline.preprocess.token_bytes import TokenBytes
 from genai_pipeline.preprocess.tokenizer import Tokenizer
 from genai_pipeline.problems import nearest, one_of
 
@@ -29,6 +30,7 @@ class PromptReader:
     def __init__(self, package: PackageSpec, tokenizers: Mapping[str, Tokenizer]) -> None:
         self._package = package
         self.tokenizers = tokenizers
+        self._token_bytes: dict[str, TokenBytes] = {}
         self._templates = {
             name: ChatTemplate.load(package.root, spec, tokenizers[name]) for name, spec in package.tokenizers.items()
         }
@@ -88,6 +90,15 @@ class PromptReader:
         if tokenizer is None:
             raise RequestError("this package has no tokenizer", param="tokens")
         return tokenizer.decode(_known(tokens, tokenizer.vocab_size), skip_special=skip_special)
+
+    def token_bytes(self, token: int) -> bytes:
+        """The bytes that a token of the main input writes, a control token its text. Raises RequestError."""
+        name = self._main_input().tokenizer or DEFAULT_TOKENIZER
+        if name not in self._token_bytes:
+            if name not in self.tokenizers:
+                raise RequestError("this package has no tokenizer", param="tokens")
+            self._token_bytes[name] = TokenBytes(self.tokenizers[name])
+        return self._token_bytes[name][token]
 
     def inputs(self, given: Mapping[str, Any], answer: AnswerOptions = _PLAIN_ANSWER) -> dict[str, Any]:
         """Values of a request that names declared inputs and parameters; a list of messages is a conversation."""
