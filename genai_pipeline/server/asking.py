@@ -1,0 +1,105 @@
+"""How a route gets a model to answer: the package is pinned, the caller's limits kept, the request under way.
+
+    asked = await ask(request, fields.text("model"), messages=messages, names=NAMES, **options)
+    async for event in asked: ...
+
+Nothing has to be closed: what a request holds is let go when its response has ended, also when its client left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from starlette.requests import Request
+
+from genai_pipeline.errors import GenaiError
+from genai_pipeline.pipeline import Pipeline
+from genai_pipeline.server.api_errors import api_error
+from genai_pipeline.server.callers import Caller
+from genai_pipeline.server.exchange import Exchange
+from genai_pipeline.types import Event
+
+
+class Asked(AsyncIterator[Event]):
+    """The events of a request under way; ``pipe`` answers it, ``model`` is the name it is served by."""
+
+    def __init__(self, events: AsyncIterator[Event], pipe: Pipeline, exchange: Exchange) -> None:
+        self._events = events
+        self._exchange = exchange
+        self.pipe = pipe
+        self.model = exchange.model or ""
+
+    async def __anext__(self) -> Event:
+        event = await anext(self._events)
+        self._exchange.note(event)
+        return event
+
+    async def aclose(self) -> None:
+        """Cancel the request unless it has ended."""
+        close = getattr(self._events, "aclose", None)
+        if close is not None:
+            await close()
+
+
+async def borrow(request: Request, model: str | None) -> Pipeline:
+    """The pipeline of a model, loaded for as long as the request lasts; the caller's limits on requests are kept.
+
+    ``request.state.exchange.model`` has the name it is served by. Raises ApiError 404, 429 or 503.
+    """
+    exchange: Exchange = request.state.exchange
+    caller: Caller = request.state.caller
+    host = request.app.state.host
+    exchange.model = host.resolve(model)
+    exchange.held.enter_context(caller.request())
+    pipe: Pipeline = await exchange.held.enter_async_context(host.use(exchange.model))
+    return pipe
+
+
+async def ask(
+    request: Request,
+    model: str | None,
+    prompt: str | None = None,
+    *,
+    names: Mapping[str, str] | None = None,
+    **arguments: Any,
+) -> Asked:
+    """Ask a model; ``prompt`` and ``arguments`` are those of ``Pipeline.aopen``.
+
+    ``names`` are the interface's own names of options, for messages. Raises ApiError for what cannot be.
+    """
+    pipe = await borrow(request, model)
+    return await ask_pipe(request, pipe, prompt, names=names, **arguments)
+
+
+async def ask_pipe(
+    request: Request,
+    pipe: Pipeline,
+    prompt: str | None = None,
+    *,
+    names: Mapping[str, str] | None = None,
+    **arguments: Any,
+) -> Asked:
+    """Ask a pipeline that was borrowed; one request may ask several times."""
+    try:
+        stream = await pipe.aopen(prompt, **queueing(request, arguments))
+    except GenaiError as error:
+        raise api_error(error, names) from error
+    return follow(request, pipe, stream)
+
+
+def follow(request: Request, pipe: Pipeline, events: AsyncIterator[Event]) -> Asked:
+    """Count what events of a borrowed pipeline cost, and close them with the response."""
+    exchange: Exchange = request.state.exchange
+    asked = Asked(events, pipe, exchange)
+    exchange.held.callback(lambda: request.state.caller.spend(exchange.spent))
+    exchange.held.push_async_callback(asked.aclose)
+    return asked
+
+
+def queueing(request: Request, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments with the caller's share of the machine and the server's time limit."""
+    most: float = request.app.state.config.limits.request_seconds
+    asked = arguments.get("timeout")
+    timeout = most if asked is None else min(asked, most) if isinstance(asked, int | float) else asked
+    return {**arguments, "timeout": timeout, "key": request.state.caller.id}

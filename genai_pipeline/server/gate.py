@@ -1,0 +1,101 @@
+"""Who may come in: the address they ask for, the server's state, their key, and how many are inside already."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from starlette.datastructures import Headers
+
+from genai_pipeline.server.api_errors import ApiError, too_many, unavailable
+from genai_pipeline.server.callers import Caller, Callers
+from genai_pipeline.server.config import LOCAL_NAMES, ServerConfig
+
+DRAIN_RETRY_SECONDS = 10
+
+
+class Gate:
+    """Lets requests in one by one and knows how many are inside; closed for good when the server goes down."""
+
+    def __init__(self, config: ServerConfig, open_paths: frozenset[str]) -> None:
+        self._config = config
+        self._callers = Callers(config.keys, config.anonymous)
+        self._open_paths = open_paths
+        self._names = _names(config)
+        self._inside = 0
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self.draining = False
+
+    @property
+    def inside(self) -> int:
+        """Requests under way."""
+        return self._inside
+
+    @contextmanager
+    def enter(self, path: str, headers: Headers) -> Iterator[Caller]:
+        """One request, let in or turned away with ApiError 401, 403, 429 or 503."""
+        self._check_host(headers)
+        if path in self._open_paths:
+            yield self._known(headers)
+            return
+        caller = self._callers.identify(headers)
+        if self.draining:
+            raise unavailable("the server is going down", code="draining", retry_after=DRAIN_RETRY_SECONDS)
+        most = self._config.limits.requests
+        if self._inside >= most:
+            raise too_many(f"the server has {most} requests under way", code="server_busy")
+        self._inside += 1
+        self._empty.clear()
+        try:
+            yield caller
+        finally:
+            self._inside -= 1
+            if self._inside == 0:
+                self._empty.set()
+
+    async def drain(self, seconds: float) -> bool:
+        """Let nobody in any more and wait for those inside; whether all have left in time."""
+        self.draining = True
+        try:
+            async with asyncio.timeout(seconds):
+                await self._empty.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _known(self, headers: Headers) -> Caller:
+        """The caller of an open route; somebody without a key is nobody in particular, and no administrator."""
+        try:
+            return self._callers.identify(headers)
+        except ApiError:
+            return self._callers.stranger
+
+    def _check_host(self, headers: Headers) -> None:
+        """Other names for this machine may be a web page's trick to reach it through somebody's browser."""
+        if self._names is not None and _host_name(headers.get("host", "")) not in self._names:
+            message = "this server is not addressed by that name"
+            raise ApiError(403, message, type="permission_error", code="host_not_allowed")
+
+
+def check_admin(caller: Caller) -> None:
+    """Let only administrators go on. Raises ApiError 403."""
+    if not caller.admin:
+        message = "this key may not use metrics and administration"
+        raise ApiError(403, message, type="permission_error", code="not_admin")
+
+
+def _names(config: ServerConfig) -> frozenset[str] | None:
+    """The names a request may use for this server; None: any."""
+    if not config.is_local and not config.hosts:
+        return None
+    own = (*LOCAL_NAMES, config.host) if config.is_local else (config.host,)
+    return frozenset(name.strip("[]").lower() for name in (*own, *config.hosts))
+
+
+def _host_name(host: str) -> str:
+    """The name in a Host header, without the port."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0].lower()
+    return host.rpartition(":")[0].lower() if ":" in host else host.lower()

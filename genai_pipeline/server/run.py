@@ -1,0 +1,164 @@
+"""Runs the application: sockets, signals, connections, and how it all ends. The only module that imports uvicorn.
+
+SIGTERM and SIGINT let what runs finish, up to a limit, and refuse what is new; the second signal ends at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+import uvicorn
+from starlette.applications import Starlette
+
+from genai_pipeline.errors import OptionError
+from genai_pipeline.server.app import build_app
+from genai_pipeline.server.config import ServerConfig
+from genai_pipeline.server.connection import Connection
+from genai_pipeline.server.lag import LagMeter
+
+LAST_SECONDS: Final = 3  # that cancelled requests have to end
+BACKLOG: Final = 1024
+
+Announce = Callable[[str], None]
+
+
+def serve(config: ServerConfig, announce: Announce | None = None) -> int:
+    """Serve until a signal ends it; gives the signal's number. ``announce`` hears the address when it is ready."""
+    running = Running(config, announce or _say)
+    asyncio.run(running.main())
+    return running.ended_by
+
+
+def _say(address: str) -> None:
+    sys.stderr.write(f"listening on {address}\n")
+    sys.stderr.flush()
+
+
+class Running:
+    """A server that runs; ``main`` returns when it has ended, ``stop`` ends it from any thread."""
+
+    def __init__(self, config: ServerConfig, announce: Announce) -> None:
+        self._config = config
+        self._announce = announce
+        self._socket = bind(config.host, config.port)
+        self._app = build_app(config)
+        self._server = _Server(self._app, config, self.stop)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping = asyncio.Event()
+        self.ended_by = 0
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        return url(self._socket)
+
+    def stop(self, by: int = 0) -> None:
+        """Let what runs finish, then end; the second time end at once."""
+        loop = self._loop
+        if loop is None or loop.is_closed():
+            return
+        if self.ended_by or self._stopping.is_set():
+            self._server.force_exit = self._server.should_exit = True
+        self.ended_by = by
+        loop.call_soon_threadsafe(self._stopping.set)
+
+    async def main(self) -> None:
+        """Serve. Raises the error that keeps a package from being loaded at the start."""
+        self._loop = asyncio.get_running_loop()
+        lag = LagMeter(self._app.state.metrics.lagged)
+        address = self.address
+        serving = asyncio.create_task(self._server.serve(sockets=[self._socket]))
+        ending = asyncio.create_task(self._end())
+        meter = asyncio.create_task(lag.run())
+        try:
+            await self._prepare(address, serving)
+            await serving
+        finally:
+            self._server.should_exit = True
+            for task in (ending, meter):
+                task.cancel()
+            await asyncio.gather(serving, ending, meter, return_exceptions=True)
+
+    async def _prepare(self, address: str, serving: asyncio.Task[None]) -> None:
+        """Load what is loaded at the start, and say so."""
+        preparing = asyncio.create_task(self._app.state.host.prepare())
+        await asyncio.wait((preparing, serving), return_when=asyncio.FIRST_COMPLETED)
+        if not preparing.done():
+            preparing.cancel()
+            await asyncio.gather(preparing, return_exceptions=True)
+            return
+        preparing.result()
+        self._announce(address)
+
+    async def _end(self) -> None:
+        await self._stopping.wait()
+        if not await self._app.state.gate.drain(self._config.drain_seconds):
+            await self._app.state.host.close()  # what still runs ends with an error that its client hears of
+        self._server.should_exit = True
+
+
+class _Server(uvicorn.Server):
+    """uvicorn with our own idea of signals: it goes on until requests have ended."""
+
+    def __init__(self, app: Starlette, config: ServerConfig, stop: Callable[[int], None]) -> None:
+        limits = config.limits
+        connection = type("LimitedConnection", (Connection,), {"limits": limits})
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=connection,
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                h11_max_incomplete_event_size=limits.header_bytes,
+                timeout_keep_alive=int(limits.idle_seconds),
+                timeout_graceful_shutdown=LAST_SECONDS,
+                backlog=BACKLOG,
+            )
+        )
+        self._stop = stop
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Hear signals where the main thread runs the server."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal came."""
+        self._stop(sig)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that listens there. Raises OptionError when it cannot."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host.strip("[]"), port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        hint = "choose another port, or 0 for a free one"
+        raise OptionError(f"cannot listen on {host} port {port}: {reason}", param="port", hint=hint) from error
+
+
+def url(listening: socket.socket) -> str:
+    """The address of a socket as a URL."""
+    host, port, *_ = listening.getsockname()
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
