@@ -23,8 +23,8 @@ _SWITCHES: Final[Mapping[str, str]] = {
     "early_stopping": "num_beams",
 }
 _FILTERS: Final = ("top_k", "top_p", "min_p", "typical_p", "top_a", "xtc_probability")
-# What a beam search has no use for: it draws nothing, and its hypotheses change until it ends.
-_NOT_BY_BEAMS: Final = (*_FILTERS, "mirostat", "logprobs", "prompt_logprobs", "stop")
+_OF_FIXED_TOKENS: Final = ("logprobs", "prompt_logprobs", "stop")
+_NOT_BY_BEAMS: Final = (*_FILTERS, "mirostat", *_OF_FIXED_TOKENS)
 _TOKEN_OPTIONS: Final = (
     "stop_token_ids",
     "banned_token_ids",
@@ -38,9 +38,9 @@ def check_together(options: GenerationOptions) -> None:
     """Refuse what could only be ignored. Raises OptionError naming both options."""
     _check_lengths(options)
     _check_switches(options)
+    _check_beams(options)
     _check_mirostat(options)
     _check_tokens(options)
-    _check_beams(options)
 
 
 def drop_excluded_defaults(chosen: dict[str, Any], sources: dict[str, str]) -> None:
@@ -136,19 +136,19 @@ def _check_beams(options: GenerationOptions) -> None:
     """A search draws nothing, tells no tokens before it ends, and has no more hypotheses than beams."""
     if options.num_beams == 1:
         return
-    search = f"num_beams, which is {options.num_beams}{_whose(options, 'num_beams')},"
-    off = [("temperature", 0)] if not options.greedy else []
-    off += [(name, getattr(BUILT_IN, name)) for name in _NOT_BY_BEAMS if changed(options, name)]
-    for name, value in off:
+    search = f"num_beams, which is {options.num_beams}{_whose(options, 'num_beams')}"
+    excluded = {name: getattr(BUILT_IN, name) for name in _NOT_BY_BEAMS if changed(options, name)}
+    if not options.greedy:
+        excluded = {"temperature": 0, **excluded}
+    for name, off in excluded.items():
+        why = "hypotheses change until the search ends" if name in _OF_FIXED_TOKENS else "a beam search draws nothing"
         raise OptionError(
-            f"{name}{_whose(options, name)} does not go with {search} as a beam search is no sampling"
-            if name not in ("logprobs", "prompt_logprobs", "stop")
-            else f"{name}{_whose(options, name)} does not go with {search} whose hypotheses change until it ends",
+            f"{name}{_whose(options, name)} does not go with {search}: {why}",
             param=_request_first(options, name, "num_beams"),
-            hint=f"set {name} to {value!r}, or num_beams to 1",
+            hint=f"set {name} to {off!r}, or num_beams to 1",
         )
     if options.n > options.num_beams:
-        message = f"n is {options.n}; a search with {search} finds no more hypotheses than that"
+        message = f"n is {options.n}, more than {search}: a search finds no more hypotheses than that"
         raise OptionError(message, param="n", hint="raise num_beams, or ask for fewer")
 
 

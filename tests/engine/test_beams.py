@@ -11,13 +11,18 @@ from typing import Any
 
 import pytest
 
+from genai_pipeline.engine.beams import Search
+from genai_pipeline.engine.decode_loop import DecodeLoop
+from genai_pipeline.engine.lane import Lane
 from genai_pipeline.errors import (
     CapacityError,
+    GraphRunError,
     OptionError,
     PromptTooLongError,
     RequestError,
     RequestTimeoutError,
 )
+from genai_pipeline.scheduler.budget import Costs
 from genai_pipeline.testing import TinyPackage
 
 UPDATES = ["in_place", "append", "scatter"]
@@ -124,6 +129,14 @@ def check(pipe: Any, package: TinyPackage, text: str, count: int, bias: dict[int
     assert answers(found) == [shown(tokens, package) for tokens, _ in wanted]
     assert found.usage.completion_tokens == sum(len(tokens) for tokens, _ in wanted)
     return wanted
+
+
+def tokens_of(stream: Any, n: int) -> list[list[int]]:
+    """The tokens of each choice."""
+    found: list[list[int]] = [[] for _ in range(n)]
+    for event in stream:
+        found[event.index] += [event.token] if event.token is not None else []
+    return found
 
 
 def is_idle(pipe: Any) -> bool:
@@ -277,11 +290,8 @@ def test_in_company(open_tiny: Any, kind: str) -> None:
     for stream, prompt in zip(alone, prompts, strict=True):
         assert [event.token for event in stream if event.token is not None] == greedy(package, prompt, 20)
     for stream, prompt, num_beams in zip(beams, prompts, (4, 2, 3, 4), strict=True):
-        found: dict[int, list[int]] = {index: [] for index in range(num_beams)}
-        for event in stream:
-            found[event.index] += [event.token] if event.token is not None else []
         wanted = search(logits_after(package, prompt, bias), set(package.end_ids), 9, num_beams=num_beams)
-        assert list(found.values()) == [shown(tokens, package)[0] for tokens, _ in wanted]
+        assert tokens_of(stream, num_beams) == [shown(tokens, package)[0] for tokens, _ in wanted]
     assert is_idle(pipe)
 
 
@@ -294,34 +304,35 @@ def memory_for(pages: int, kind: str) -> int:
 @pytest.mark.parametrize("swaps", [True, False])
 @pytest.mark.parametrize("kind", UPDATES)
 def test_preempted_beams_come_back(open_tiny: Any, monkeypatch: pytest.MonkeyPatch, kind: str, swaps: bool) -> None:
-    from genai_pipeline.scheduler.budget import Costs
-
     monkeypatch.setattr(Costs, "swaps", property(lambda self: swaps))
+    preempt, preempted = DecodeLoop.preempt, []
+
+    def traced(self: DecodeLoop, sequence: Any, *, swap: bool) -> bool:
+        preempted.append(sequence.search is not None)
+        return preempt(self, sequence, swap=swap)
+
+    advance, others = Search.advance, []
+
+    def disturbed(self: Search, loop: Any) -> None:
+        if self.beams[0].num_generated == 5:  # they come in the midst of the search
+            ask: dict[str, Any] = {"temperature": 0, "max_new_tokens": 60, "ignore_eos": True, "priority": "high"}
+            others.extend(pipe.stream(tokens=prompt, **ask) for prompt in prompts[1:])
+        advance(self, loop)
+
+    monkeypatch.setattr(DecodeLoop, "preempt", traced)
+    monkeypatch.setattr(Search, "advance", disturbed)
     load = {"max_batch": 6, "memory": memory_for(17, kind), "prefix_cache": swaps}
     pipe, package = open_beams(open_tiny, kind, load=load)
     bias = biases(package, 12)
     prompts = [package.vocabulary.encode(text) for text in ("k" * 12, "l" * 30, "m" * 14, "n" * 40)]
-    wanted = search(logits_after(package, prompts[0], bias), set(package.end_ids), 30, num_beams=3)
-    for _ in range(3):
-        low = pipe.stream(
-            tokens=prompts[0], num_beams=3, n=3, max_new_tokens=30, logit_bias=bias, priority="low", ignore_eos=True
-        )
-        others = [
-            pipe.stream(tokens=prompt, temperature=0, max_new_tokens=60, ignore_eos=True, priority="high")
-            for prompt in prompts[1:]
-        ]
-        for stream, prompt in zip(others, prompts[1:], strict=True):
-            assert [event.token for event in stream if event.token is not None] == package.expected(prompt, 60)
-        found: dict[int, list[int]] = {index: [] for index in range(3)}
-        for event in low:
-            found[event.index] += [event.token] if event.token is not None else []
-        assert len(set(map(tuple, found.values()))) == 3
-        assert all(len(tokens) == 30 for tokens in found.values())
-        free = search(logits_after(package, prompts[0], bias), set(), 30, num_beams=3)
-        assert list(found.values()) == [tokens for tokens, _ in free]
-    assert wanted
-    preempted = pipe.stats()["preemptions"]
-    assert preempted["swap" if swaps else "recompute"] > 0
+    wanted = [tokens for tokens, _ in search(logits_after(package, prompts[0], bias), set(), 30, num_beams=3)]
+    beams = pipe.stream(
+        tokens=prompts[0], num_beams=3, n=3, max_new_tokens=30, logit_bias=bias, priority="low", ignore_eos=True
+    )
+    assert tokens_of(beams, 3) == wanted
+    for stream, prompt in zip(others, prompts[1:], strict=True):
+        assert [event.token for event in stream if event.token is not None] == package.expected(prompt, 60)
+    assert any(preempted)
     assert is_idle(pipe)
 
 
@@ -362,9 +373,6 @@ def test_timeouts_end_searches(open_tiny: Any) -> None:
 
 
 def test_a_failing_run_ends_the_search(open_tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from genai_pipeline.engine.lane import Lane
-    from genai_pipeline.errors import GraphRunError
-
     pipe, package = open_beams(open_tiny)
     run = Lane.run
 
