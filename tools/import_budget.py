@@ -22,6 +22,7 @@ HEAVY = (
     "onnx_ir",
     "onnxruntime",
     "prometheus_client",
+    "prompt_toolkit",
     "soundfile",
     "starlette",
     "tokenizers",

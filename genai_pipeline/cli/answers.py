@@ -70,6 +70,11 @@ def print_stream(output: Output, asked: Question) -> Counts:
 
 def print_stats(output: Output, usage: Usage | None, timings: Timings | None) -> None:
     """Counts and rates, as far as they were measured."""
+    output.note(stats_text(usage, timings))
+
+
+def stats_text(usage: Usage | None, timings: Timings | None) -> str:
+    """Counts and rates in one line, as far as they were measured; empty where nothing was."""
     parts = []
     if usage is not None:
         parts.append(f"{usage.prompt_tokens} prompt tokens ({usage.cached_tokens} cached)")
@@ -82,7 +87,7 @@ def print_stats(output: Output, usage: Usage | None, timings: Timings | None) ->
         parts.append(f"{(usage.completion_tokens - 1) / timings.decode:.1f} tokens/s")
     if timings is not None and timings.total is not None:
         parts.append(f"{timings.total:.2f} s in all")
-    output.note(", ".join(parts))
+    return ", ".join(parts)
 
 
 class _Printed:

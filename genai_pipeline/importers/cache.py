@@ -28,12 +28,21 @@ _STAMP = ".made.json"
 
 def cache_home() -> Path:
     """The cache folder: ``GENAI_PIPELINE_HOME``, else the user's cache folder of the platform. It may not exist yet."""
-    chosen = os.environ.get(HOME_VARIABLE)
-    if chosen:
-        return Path(chosen).expanduser().absolute()
     import platformdirs
 
-    return platformdirs.user_cache_path("genai-pipeline")
+    return _chosen_home() or platformdirs.user_cache_path("genai-pipeline")
+
+
+def data_home() -> Path:
+    """The folder of what users made: ``GENAI_PIPELINE_HOME``, else the user's data folder. It may not exist yet."""
+    import platformdirs
+
+    return _chosen_home() or platformdirs.user_data_path("genai-pipeline")
+
+
+def _chosen_home() -> Path | None:
+    chosen = os.environ.get(HOME_VARIABLE)
+    return Path(chosen).expanduser().absolute() if chosen else None
 
 
 def package_folder(name: str, variant: str) -> Path:

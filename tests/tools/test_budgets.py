@@ -41,7 +41,7 @@ def test_size_budget_of_a_folder_decides_the_exit_code(tmp_path: Path, capsys: p
     assert size_budget.main([str(ROOT / "tools")]) == 0
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"], ["list"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["chat", "--help"], ["--version"], ["list"]])
 def test_light_commands_import_nothing_heavy(arguments: list[str]) -> None:
     allowed = {"yaml"} if arguments == ["list"] else set()
     assert import_budget.imported(arguments) & set(import_budget.HEAVY) <= allowed

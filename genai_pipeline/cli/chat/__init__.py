@@ -1,0 +1,1 @@
+"""``genai-pipeline chat``: conversations with a package, on a terminal or through pipes."""

@@ -1,0 +1,123 @@
+"""The package that a chat talks with, and how another one, or the same loaded otherwise, takes its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from genai_pipeline.cli.chat.options import check
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from genai_pipeline.importers.progress import Progress
+    from genai_pipeline.pipeline import Pipeline
+
+    Shown = Callable[[], AbstractContextManager[Progress]]
+
+_OF_THE_PACKAGE: Final = ("precision", "draft", "context_length")  # load options that another package has its own of
+
+
+class Model:
+    """A loaded package; another takes its place, or none does."""
+
+    def __init__(self, package: str, loading: Mapping[str, Any], shown: Shown) -> None:
+        """Load it. Raises what ``gp.load`` does, and TemplateError or RequestError for what cannot hold a chat."""
+        self.package = package
+        self.loading = dict(loading)
+        self._shown = shown
+        self.pipe = self._load(package, self.loading)
+
+    @property
+    def name(self) -> str:
+        """The package's own name."""
+        return self.pipe.plan.package.name
+
+    @property
+    def title(self) -> str:
+        """Its name, and where it comes from if that is not the same."""
+        return self.name if self.name == self.package else f"{self.name} ({self.package})"
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        """The modalities of the package's inputs."""
+        return tuple(dict.fromkeys(declared.modality for declared in self.pipe.plan.package.inputs.values()))
+
+    def replace(self, package: str, moved: Callable[[Pipeline], None]) -> None:
+        """Another package, with the load options that are not the old one's own."""
+        kept = {name: value for name, value in self.loading.items() if name not in _OF_THE_PACKAGE}
+        self._put(package, kept, moved)
+
+    def reload(self, changes: Mapping[str, Any], moved: Callable[[Pipeline], None]) -> None:
+        """The same package, with load options changed; None: not given any more."""
+        loading = {name: value for name, value in {**self.loading, **changes}.items() if value is not None}
+        self._put(self.package, loading, moved)
+
+    def close(self) -> None:
+        """Stop the engine and free everything."""
+        self.pipe.close()
+
+    def _put(self, package: str, loading: dict[str, Any], moved: Callable[[Pipeline], None]) -> None:
+        """Load in the place of what is loaded, since two may not fit; if that fails, load the old one again."""
+        self._find(package, loading)
+        if "profile" not in loading or loading["profile"] == self.loading.get("profile"):
+            loading.pop("profile", None)  # a second trace would overwrite the first
+        old = (self.package, {name: value for name, value in self.loading.items() if name != "profile"})
+        self.pipe.close()
+        try:
+            self._use(package, loading, moved)
+        except BaseException:
+            self._use(*old, moved)
+            raise
+
+    def _use(self, package: str, loading: dict[str, Any], moved: Callable[[Pipeline], None]) -> None:
+        pipe = self._load(package, loading)
+        moved(pipe)
+        self.pipe, self.package, self.loading = pipe, package, loading
+
+    def _find(self, package: str, loading: Mapping[str, Any]) -> None:
+        """Pull and check the package while the old one is still there. Raises PackageError or OptionError."""
+        from genai_pipeline.config import LoadOptions
+        from genai_pipeline.errors import PackageInvalidError
+        from genai_pipeline.importers.pull import resolve
+        from genai_pipeline.pipeline import check_package
+
+        LoadOptions.of(**{name: value for name, value in loading.items() if name != "precision"})
+        _find_providers(loading.get("providers"))
+        with self._shown() as progress:
+            path = resolve(package, precision=loading.get("precision"), progress=progress)
+        found = check_package(path)
+        if found.plan is None:
+            first = next(problem for problem in found.problems if problem.severity == "error")
+            message = f"{path} is not a valid package; first: {first.message}"
+            raise PackageInvalidError(message, found.problems, hint=f"genai-pipeline validate {path}")
+
+    def _load(self, package: str, loading: Mapping[str, Any]) -> Pipeline:
+        import genai_pipeline as gp
+
+        with self._shown() as progress:
+            pipe = gp.load(package, progress=progress, **loading)
+        try:
+            check(pipe, {})
+            pipe.session().close()
+        except BaseException:
+            pipe.close()
+            raise
+        return pipe
+
+
+def available_providers() -> tuple[str, ...]:
+    """Short names of the providers that this runtime has."""
+    from genai_pipeline.backends.providers import short_name
+    from genai_pipeline.backends.runtime import onnxruntime
+
+    return tuple(short_name(name) for name in onnxruntime().get_available_providers())
+
+
+def _find_providers(asked: Sequence[str] | None) -> None:
+    """Refuse providers of which none is there. Raises ProviderUnavailableError."""
+    from genai_pipeline.backends.providers import choose
+    from genai_pipeline.backends.runtime import onnxruntime
+
+    if asked is not None:
+        choose(asked, onnxruntime().get_available_providers(), required=False)
