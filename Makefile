@@ -1,3 +1,4 @@
+# make serve  set up what a server needs, then serve that model on http://127.0.0.1:8000 (PORT=... for another)
 # make demo   set up what a user needs, then stream an answer of SmolLM2-135M-Instruct (weights pulled on first use)
 # make test   set up what a developer needs, then run the gate: format, lint, types, import rules, budgets, all tests
 # make check  the same gate
@@ -8,12 +9,16 @@
 VENV := .venv
 BIN := $(VENV)/bin
 PROMPT ?= Why is the sky blue?
+PORT ?= 8000
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check clean
+.PHONY: demo serve test check clean
 
 demo: $(VENV)/.installed-cpu
 	$(BIN)/genai-pipeline run smollm2-135m "$(PROMPT)" --max-new-tokens 256 --stats
+
+serve: $(VENV)/.installed-server
+	$(BIN)/genai-pipeline serve smollm2-135m --port $(PORT)
 
 test: check
 
@@ -28,9 +33,13 @@ $(VENV)/.installed-cpu: pyproject.toml | $(BIN)/python
 	$(PIP_INSTALL) -e '.[cpu,structured]'
 	@touch $@
 
-$(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
-	$(PIP_INSTALL) -e '.[cpu,structured,dev]'
+$(VENV)/.installed-server: pyproject.toml | $(BIN)/python
+	$(PIP_INSTALL) -e '.[cpu,structured,server]'
 	@touch $@ $(VENV)/.installed-cpu
+
+$(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
+	$(PIP_INSTALL) -e '.[cpu,structured,server,chat,dev]'
+	@touch $@ $(VENV)/.installed-cpu $(VENV)/.installed-server
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info

@@ -14,7 +14,18 @@ from typing import Annotated, Any
 
 import typer
 
-from genai_pipeline.cli import bench, doctor, importing, inspecting, listing, pulling, running, scoring, validating
+from genai_pipeline.cli import (
+    bench,
+    doctor,
+    importing,
+    inspecting,
+    listing,
+    pulling,
+    running,
+    scoring,
+    serve,
+    validating,
+)
 from genai_pipeline.cli.chat import command as chatting
 from genai_pipeline.cli.commands import HelpfulGroup, complete, flags, set_verbosity, with_flags
 from genai_pipeline.cli.entry import INTERRUPTED
@@ -95,7 +106,7 @@ def _global_options(
     set_verbosity(ctx, verbose, quiet)
 
 
-for _module in (running, chatting, scoring, validating, inspecting, importing, pulling, listing, bench, doctor):
+for _module in (running, chatting, scoring, serve, validating, inspecting, importing, pulling, listing, bench, doctor):
     _module.register(app)
 complete(app)
 

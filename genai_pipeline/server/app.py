@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import ModuleType
 from typing import Final
 
@@ -19,35 +19,62 @@ from genai_pipeline.server.gate import Gate
 from genai_pipeline.server.metrics import Metrics
 from genai_pipeline.server.middleware import Around
 from genai_pipeline.server.packages import PackageHost
-from genai_pipeline.server.routes import health, models
+from genai_pipeline.server.routes import admin, health, metrics, models, tokens, unavailable
 
-# Each has ROUTES, and perhaps OPEN: paths that need no key.
-MODULES: Final[tuple[ModuleType, ...]] = (health, models)
+# Each has ROUTES, and perhaps OPEN: paths that need no key; ASIDE: those let in while the server goes down.
+MODULES: Final[tuple[ModuleType, ...]] = (health, models, tokens, unavailable)
+ADMIN: Final[tuple[ModuleType, ...]] = (metrics, admin)
 
 
 def build_app(config: ServerConfig) -> Starlette:
     """The application; ``app.state`` has ``config``, ``host`` (the packages), ``gate`` and ``metrics``.
 
-    ``request.state`` has ``id``, ``caller`` and ``exchange``.
+    ``request.state`` has ``id``, ``caller`` and ``exchange``. Metrics and administration are part of it where they have
+    no port of their own.
     """
     host = PackageHost(config)
-    return _application(config, host, MODULES)
+    apart = () if config.admin_port is not None else admin_modules(config)
+    return _application(config, host, Metrics(host), (*MODULES, *apart), _closing)
 
 
-def _application(config: ServerConfig, host: PackageHost, modules: Sequence[ModuleType]) -> Starlette:
-    open_paths = frozenset(path for module in modules for path in getattr(module, "OPEN", ()))
+def build_admin_app(app: Starlette) -> Starlette:
+    """Metrics, administration and health of an application, for a port of their own."""
+    config: ServerConfig = app.state.config
+    modules = (health, *admin_modules(config))
+    made = _application(config, app.state.host, app.state.metrics, modules, None)
+    made.state.gate = app.state.gate
+    return made
+
+
+def admin_modules(config: ServerConfig) -> tuple[ModuleType, ...]:
+    """The modules about the server itself that are switched on."""
+    return (*((metrics,) if config.metrics else ()), *((admin,) if config.admin else ()))
+
+
+def _application(
+    config: ServerConfig,
+    host: PackageHost,
+    counted: Metrics,
+    modules: Sequence[ModuleType],
+    lifespan: Callable[[Starlette], AbstractAsyncContextManager[None]] | None,
+) -> Starlette:
     app = Starlette(
         routes=[route for module in modules for route in module.ROUTES],
         middleware=[*_cors(config), Middleware(Around)],
         exception_handlers={HTTPException: _raise},  # Around tells the client
-        lifespan=_lifespan,
+        lifespan=lifespan,
     )
     app.router.redirect_slashes = False
     app.state.config = config
     app.state.host = host
-    app.state.gate = Gate(config, open_paths)
-    app.state.metrics = Metrics(host)
+    app.state.gate = Gate(config, frozenset(_paths(modules, "OPEN")), (*_paths(ADMIN, "ASIDE"),))
+    app.state.metrics = counted
     return app
+
+
+def _paths(modules: Sequence[ModuleType], name: str) -> Iterator[str]:
+    for module in modules:
+        yield from getattr(module, name, ())
 
 
 async def _raise(request: Request, error: Exception) -> Response:
@@ -69,6 +96,6 @@ def _cors(config: ServerConfig) -> list[Middleware]:
 
 
 @asynccontextmanager
-async def _lifespan(app: Starlette) -> AsyncIterator[None]:
+async def _closing(app: Starlette) -> AsyncIterator[None]:
     yield
     await app.state.host.close()

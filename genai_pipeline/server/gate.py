@@ -18,10 +18,12 @@ DRAIN_RETRY_SECONDS = 10
 class Gate:
     """Lets requests in one by one and knows how many are inside; closed for good when the server goes down."""
 
-    def __init__(self, config: ServerConfig, open_paths: frozenset[str]) -> None:
+    def __init__(self, config: ServerConfig, open_paths: frozenset[str], aside: tuple[str, ...] = ()) -> None:
+        """``open_paths`` need no key; paths that begin with one of ``aside`` are let in while the server goes down."""
         self._config = config
         self._callers = Callers(config.keys, config.anonymous)
         self._open_paths = open_paths
+        self._aside = aside
         self._names = _names(config)
         self._inside = 0
         self._empty = asyncio.Event()
@@ -41,6 +43,9 @@ class Gate:
             yield self._known(headers)
             return
         caller = self._callers.identify(headers)
+        if self._aside and path.startswith(self._aside):
+            yield caller
+            return
         if self.draining:
             raise unavailable("the server is going down", code="draining", retry_after=DRAIN_RETRY_SECONDS)
         most = self._config.limits.requests

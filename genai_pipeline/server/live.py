@@ -16,6 +16,7 @@ class LiveServer:
         self._ready = threading.Event()
         self._error: BaseException | None = None
         self.running = Running(config, lambda _: self._ready.set())
+        self.app = self.running.app
         self._thread = threading.Thread(target=self._main, name="server", daemon=True)
         self._thread.start()
         self._ready.wait()
@@ -25,7 +26,12 @@ class LiveServer:
     @property
     def url(self) -> str:
         """Its address."""
-        return self.running.address
+        return self.running.addresses[0]
+
+    @property
+    def admin_url(self) -> str:
+        """The address of metrics and administration."""
+        return self.running.addresses[-1]
 
     def close(self) -> None:
         """End it: what runs has the configured time to finish."""

@@ -13,13 +13,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 import uvicorn
 from starlette.applications import Starlette
 
 from genai_pipeline.errors import OptionError
-from genai_pipeline.server.app import build_app
+from genai_pipeline.server.app import build_admin_app, build_app
 from genai_pipeline.server.config import ServerConfig
 from genai_pipeline.server.connection import Connection
 from genai_pipeline.server.lag import LagMeter
@@ -37,8 +37,8 @@ def serve(config: ServerConfig, announce: Announce | None = None) -> int:
     return running.ended_by
 
 
-def _say(address: str) -> None:
-    sys.stderr.write(f"listening on {address}\n")
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
 
 
@@ -48,103 +48,117 @@ class Running:
     def __init__(self, config: ServerConfig, announce: Announce) -> None:
         self._config = config
         self._announce = announce
-        self._socket = bind(config.host, config.port)
-        self._app = build_app(config)
-        self._server = _Server(self._app, config, self.stop)
+        self.app = build_app(config)
+        self._listeners = [(self.app, bind(config.host, config.port))]
+        if config.admin_port is not None:
+            self._listeners.append((build_admin_app(self.app), bind(config.host, config.admin_port)))
+        self._addresses = tuple(url(listening) for _, listening in self._listeners)
+        self._servers = [_Server(_settings(app, config)) for app, _ in self._listeners]
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = asyncio.Event()
         self.ended_by = 0
 
     @property
-    def address(self) -> str:
-        """Where it listens."""
-        return url(self._socket)
+    def addresses(self) -> tuple[str, ...]:
+        """Where it listens: the interfaces, and perhaps metrics and administration."""
+        return self._addresses
 
     def stop(self, by: int = 0) -> None:
         """Let what runs finish, then end; the second time end at once."""
         loop = self._loop
         if loop is None or loop.is_closed():
             return
-        if self.ended_by or self._stopping.is_set():
-            self._server.force_exit = self._server.should_exit = True
+        if self._stopping.is_set():
+            self._exit(at_once=True)
         self.ended_by = by
         loop.call_soon_threadsafe(self._stopping.set)
 
     async def main(self) -> None:
         """Serve. Raises the error that keeps a package from being loaded at the start."""
         self._loop = asyncio.get_running_loop()
-        lag = LagMeter(self._app.state.metrics.lagged)
-        address = self.address
-        serving = asyncio.create_task(self._server.serve(sockets=[self._socket]))
+        meter = asyncio.create_task(LagMeter(self.app.state.metrics.lagged).run())
         ending = asyncio.create_task(self._end())
-        meter = asyncio.create_task(lag.run())
+        serving = asyncio.gather(
+            *(server.serve([listening]) for server, (_, listening) in zip(self._servers, self._listeners, strict=True))
+        )
         try:
-            await self._prepare(address, serving)
-            await serving
+            with _signals(self.stop):
+                await self._prepare(serving)
+                await serving
         finally:
-            self._server.should_exit = True
+            self._exit()
             for task in (ending, meter):
                 task.cancel()
             await asyncio.gather(serving, ending, meter, return_exceptions=True)
 
-    async def _prepare(self, address: str, serving: asyncio.Task[None]) -> None:
+    async def _prepare(self, serving: asyncio.Future[Any]) -> None:
         """Load what is loaded at the start, and say so."""
-        preparing = asyncio.create_task(self._app.state.host.prepare())
+        preparing = asyncio.create_task(self.app.state.host.prepare())
         await asyncio.wait((preparing, serving), return_when=asyncio.FIRST_COMPLETED)
         if not preparing.done():
             preparing.cancel()
             await asyncio.gather(preparing, return_exceptions=True)
             return
         preparing.result()
-        self._announce(address)
+        says = ("listening on", "metrics and administration on")
+        for what, address in zip(says, self._addresses, strict=False):
+            self._announce(f"{what} {address}")
 
     async def _end(self) -> None:
         await self._stopping.wait()
-        if not await self._app.state.gate.drain(self._config.drain_seconds):
-            await self._app.state.host.close()  # what still runs ends with an error that its client hears of
-        self._server.should_exit = True
+        if not await self.app.state.gate.drain(self._config.drain_seconds):
+            await self.app.state.host.close()  # what still runs ends with an error that its client hears of
+        self._exit()
+
+    def _exit(self, *, at_once: bool = False) -> None:
+        for server in self._servers:
+            server.should_exit = True
+            server.force_exit = server.force_exit or at_once
 
 
 class _Server(uvicorn.Server):
-    """uvicorn with our own idea of signals: it goes on until requests have ended."""
-
-    def __init__(self, app: Starlette, config: ServerConfig, stop: Callable[[int], None]) -> None:
-        limits = config.limits
-        connection = type("LimitedConnection", (Connection,), {"limits": limits})
-        super().__init__(
-            uvicorn.Config(
-                app,
-                http=connection,
-                ws="none",
-                lifespan="on",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                h11_max_incomplete_event_size=limits.header_bytes,
-                timeout_keep_alive=int(limits.idle_seconds),
-                timeout_graceful_shutdown=LAST_SECONDS,
-                backlog=BACKLOG,
-            )
-        )
-        self._stop = stop
+    """uvicorn without its own idea of signals."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Hear signals where the main thread runs the server."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        """Leave signals to ``Running``."""
+        yield
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A signal came."""
-        self._stop(sig)
+
+def _settings(app: Starlette, config: ServerConfig) -> uvicorn.Config:
+    limits = config.limits
+    return uvicorn.Config(
+        app,
+        http=type("LimitedConnection", (Connection,), {"limits": limits}),
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        h11_max_incomplete_event_size=limits.header_bytes,
+        timeout_keep_alive=int(limits.idle_seconds),
+        timeout_graceful_shutdown=LAST_SECONDS,
+        backlog=BACKLOG,
+    )
+
+
+@contextmanager
+def _signals(stop: Callable[[int], None]) -> Iterator[None]:
+    """Hear signals, where the main thread runs the server."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def heard(number: int, frame: FrameType | None) -> None:
+        stop(number)
+
+    before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def bind(host: str, port: int) -> socket.socket:
