@@ -51,9 +51,9 @@ class AsManyAsFit(DraftLength):
 
 
 class Foresight(Drafter):
-    """Knows the answers and drafts them, wrong from a random place on with the given probability."""
+    """Knows the answers, or one to all prompts, and drafts them; each token is wrong with the given probability."""
 
-    def __init__(self, truth: Truth, *, wrong: float = 0.0, most: int = 8) -> None:
+    def __init__(self, truth: Truth | Sequence[int], *, wrong: float = 0.0, most: int = 8) -> None:
         self.truth = truth
         self.wrong = wrong
         self.most_tokens = most
@@ -78,7 +78,9 @@ class Foresight(Drafter):
 
     def _draft(self, want: Want) -> list[int]:
         target: Any = want.target
-        answer = self.truth.get((tuple(target.tokens[: target.num_prompt]), target.choice), ())
+        answer = self.truth
+        if isinstance(answer, Mapping):
+            answer = answer.get((tuple(target.tokens[: target.num_prompt]), target.choice), ())
         draft = list(answer[target.num_generated : target.num_generated + want.most])
         for index in range(len(draft)):
             if self._random.random() < self.wrong:
