@@ -1,0 +1,146 @@
+// What is drawn of a compiled package: scopes of nodes and edges, made from `inspect --format json`.
+//
+// A node: {id, kind, title, note, facts, body}. Kinds: input, value, stage, loop, choice, output. `body` is a scope.
+// A scope: {id, nodes, edges}; an edge: {from, to, back}. `back` edges are what a loop carries to its next step.
+
+/** The root scope of a package's graph. */
+export function graphModel(plan) {
+  const values = new Map(plan.values.map((value) => [value.key, value]));
+  const scope = new Scope({ id: "", kind: "root", stages: plan.stages }, plan, values);
+  for (const [name, { modality, value }] of Object.entries(plan.outputs)) {
+    scope.node(`output:${name}`, "output", name, modality, { Modality: modality, Value: value });
+    scope.edge(scope.value(value), `output:${name}`);
+  }
+  return scope.drawn();
+}
+
+class Scope {
+  #nodes = new Map();
+  #edges = new Map();
+
+  constructor(scope, plan, values) {
+    this.id = scope.id;
+    this.plan = plan;
+    this.values = values;
+    this.within = scope.id ? `${scope.id}/` : "";
+    for (const stage of scope.stages) this.#stage(stage);
+  }
+
+  drawn() {
+    return { id: this.id, nodes: [...this.#nodes.values()], edges: [...this.#edges.values()] };
+  }
+
+  node(name, kind, title, note, facts, body = null) {
+    const id = `${this.id}|${name}`;
+    if (!this.#nodes.has(id)) this.#nodes.set(id, { id, kind, title, note, facts, body });
+    return id;
+  }
+
+  edge(from, to, back = false) {
+    const [source, target] = [from, to].map((name) => (name.includes("|") ? name : `${this.id}|${name}`));
+    this.#edges.set(`${source} ${target} ${back}`, { from: source, to: target, back });
+  }
+
+  /** The node of a value; one that comes from outside the package hangs on its input. */
+  value(key) {
+    const value = this.values.get(key) ?? { key, type: "unknown", dtype: null, shape: null, produced_by: null };
+    const name = key.startsWith(this.within) ? key.slice(this.within.length) : key;
+    const known = this.#nodes.has(`${this.id}|value:${key}`);
+    const id = this.node(`value:${key}`, "value", name, form(value), valueFacts(value));
+    const input = this.plan.inputs[key.split(".")[0]];
+    if (!known && this.id === "" && value.produced_by === null && input) {
+      const name = key.split(".")[0];
+      const facts = { Modality: input.modality, List: yes(input.list), Required: yes(input.required) };
+      this.edge(this.node(`input:${name}`, "input", name, input.modality, facts), id);
+    }
+    return id;
+  }
+
+  #stage(stage) {
+    const name = `stage:${stage.id}`;
+    const doer = stage.component ?? stage.op;
+    const late = stage.after_choice ? "once the token is chosen" : null;
+    const kind = { run: "runs", op: "op", group: "for each", decode: "decode loop", iterate: "loop" }[stage.kind];
+    const note = [doer && doer !== stage.id ? `${kind ?? stage.kind} ${doer}` : kind, late].filter(Boolean).join(", ");
+    const body = stage.body ? this.#body(stage) : null;
+    this.node(name, body ? "loop" : "stage", stage.id, note, stageFacts(stage, this.plan, this.values), body);
+    for (const key of Object.values(stage.reads)) {
+      if (!stage.body || !key.startsWith(`${stage.body.id}/`)) this.edge(this.value(key), name);
+    }
+    for (const key of Object.values(stage.outputs)) this.edge(name, this.value(key));
+  }
+
+  #body(stage) {
+    const body = new Scope(stage.body, this.plan, this.values);
+    const { logits, tokens } = stage.reads;
+    const chosen = logits ?? tokens;
+    if (stage.kind === "decode" && chosen) body.#choice(chosen);
+    for (const [name, text] of Object.entries(stage.loop)) {
+      if (name.startsWith("carry.")) body.#carry(name.slice("carry.".length), text);
+    }
+    return body.drawn();
+  }
+
+  #choice(key) {
+    const facts = { Reads: key, "What it does": "chooses the next token, or ends the loop" };
+    this.node("choice", "choice", "choose the token", null, facts);
+    this.edge(this.value(key), "choice");
+    for (const name of ["loop.next_token", "loop.tokens"]) {
+      const chosen = `value:${this.within}${name}`;
+      if (this.#nodes.has(`${this.id}|${chosen}`)) this.edge("choice", chosen, name === "loop.tokens");
+    }
+  }
+
+  #carry(name, text) {
+    const next = text.slice(text.lastIndexOf(", then ") + ", then ".length);
+    const [from, to] = [`value:${this.within}${next}`, `value:${this.within}loop.${name}`];
+    if ([from, to].every((node) => this.#nodes.has(`${this.id}|${node}`))) this.edge(from, to, true);
+  }
+}
+
+/** A tensor's type and shape on one line. */
+export function form({ type, dtype, shape }) {
+  if (!dtype) return type === "unknown" || !type ? null : type;
+  return shape ? `${dtype} [${shape.map((size) => size || "?").join(", ")}]` : dtype;
+}
+
+const yes = (value) => (value ? "yes" : "no");
+
+function valueFacts(value) {
+  return {
+    Key: value.key,
+    Type: value.type,
+    Form: form(value),
+    "Made by": value.produced_by ?? (/(^|\/)loop\./.test(value.key) ? "the loop" : "the request or the package"),
+  };
+}
+
+function stageFacts(stage, plan, values) {
+  const component = plan.components[stage.component];
+  const port = (side, name) => component?.[side].find((found) => found.name === name);
+  const inputs = Object.entries({ ...stage.inputs, ...stage.loop }).map(([name, bound]) => [
+    name,
+    `← ${bound}`,
+    form(port("inputs", name) ?? values.get(stage.reads[bound]) ?? {}),
+  ]);
+  const outputs = Object.entries(stage.outputs).map(([name, key]) => [
+    name,
+    `→ ${key}`,
+    form(port("outputs", name) ?? values.get(key) ?? {}),
+  ]);
+  const states = (component?.states ?? []).map((state) => [
+    `state, ${state.update}`,
+    `${state.tensors} tensors in ${state.layers} layers`,
+    `${state.dtypes.join(", ")} ${state.shapes.join(", ")}`,
+  ]);
+  return {
+    Kind: stage.kind,
+    Component: stage.component,
+    Model: component?.model,
+    Op: stage.op,
+    "State per token": component?.bytes_per_token ? `${component.bytes_per_token.toLocaleString("en")} bytes` : null,
+    "Batched by": stage.batch_key.join(", ") || null,
+    "Freed after it": stage.drop_after.join(", ") || null,
+    ports: [...inputs, ...outputs, ...states],
+  };
+}
