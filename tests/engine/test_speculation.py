@@ -165,6 +165,34 @@ def test_preempted_while_drafts_are_out(
 
 
 @pytest.mark.parametrize("update", STATES)
+def test_a_draft_package_with_little_memory_changes_nothing_and_holds_nothing(
+    open_tiny: Any, eager: Any, update: str
+) -> None:
+    load = {"max_batch": 4, "memory": 2 * memory_for(19, update)}
+    pipe, package = open_tiny("kv", update=update, load=load, draft={})
+    given = [
+        {"text": text, "temperature": 0, "max_new_tokens": 100, "ignore_eos": True, "speculate": index != 2}
+        for index, text in enumerate(TEXTS)
+    ]
+    expected, _ = foreseen(pipe, package, given)
+    eager(pipe)
+    leavers = [ask(pipe, package, request) for request in given]
+    for stream in leavers[::2]:
+        next(stream)
+        stream.close()
+    for stream in leavers[1::2]:
+        stream.close()
+    results = together(pipe, package, given)
+    assert [plain(result) for result in results] == [plain(result) for result in expected]
+    assert max(result.usage.accepted_tokens or 0 for result in results) > 20
+    assert is_idle(pipe)
+    (drafting,) = pipe._assembly.engine._drafting
+    model = drafting._speculation._drafter
+    assert model.num_rows == 0
+    assert model._pool.free_pages == model._pool.num_pages
+
+
+@pytest.mark.parametrize("update", STATES)
 def test_requests_that_join_late_and_leave_early(open_tiny: Any, eager: Any, foresight: Any, update: str) -> None:
     pipe, package = open_tiny("kv", update=update, load={**LOAD, "draft": "lookup"})
     given = [{"text": text, "temperature": 0, "max_new_tokens": 60, "ignore_eos": True} for text in TEXTS[:5]]
@@ -350,7 +378,7 @@ def test_a_failed_run_with_drafts_is_repeated_row_by_row(
     pipe, package = open_tiny("kv", update=update, load={**LOAD, "draft": "lookup"})
     given = [
         {"text": text, "temperature": 0, "max_new_tokens": 24, "ignore_eos": True, **options}
-        for text, options in (("abc", {}), ("de", {"regex": "[a-z]{24}"}), ("zz", {}), ("q" * 9, {"regex": "[a-z]*"}))
+        for text, options in (("abc", {"regex": "[a-z]*"}), ("de", {"regex": "[a-z]{24}"}), ("zz", {}), ("q" * 9, {}))
     ]
     expected, truth = foreseen(pipe, package, given)
     eager(pipe, foresight(truth, wrong=0.1))
