@@ -19,11 +19,22 @@ from genai_pipeline.server.gate import Gate
 from genai_pipeline.server.metrics import Metrics
 from genai_pipeline.server.middleware import Around
 from genai_pipeline.server.packages import PackageHost
-from genai_pipeline.server.routes import admin, health, metrics, models, tokens, unavailable
+from genai_pipeline.server.routes import (
+    admin,
+    chat,
+    completions,
+    health,
+    metrics,
+    models,
+    page,
+    plans,
+    tokens,
+    unavailable,
+)
 
 # Each has ROUTES, and perhaps OPEN: paths that need no key; ASIDE: those let in while the server goes down.
-MODULES: Final[tuple[ModuleType, ...]] = (health, models, tokens, unavailable)
-ADMIN: Final[tuple[ModuleType, ...]] = (metrics, admin)
+MODULES: Final[tuple[ModuleType, ...]] = (health, models, chat, completions, page, tokens, unavailable)
+ADMIN: Final[tuple[ModuleType, ...]] = (metrics, admin, plans)
 
 
 def build_app(config: ServerConfig) -> Starlette:
@@ -48,7 +59,7 @@ def build_admin_app(app: Starlette) -> Starlette:
 
 def admin_modules(config: ServerConfig) -> tuple[ModuleType, ...]:
     """The modules about the server itself that are switched on."""
-    return (*((metrics,) if config.metrics else ()), *((admin,) if config.admin else ()))
+    return (*((metrics,) if config.metrics else ()), *((admin, plans) if config.admin else ()))
 
 
 def _application(

@@ -1,0 +1,1 @@
+"""OpenAI's interface as pure translation: bodies to arguments of ``Pipeline.aopen``, events to chunks and objects."""

@@ -1,0 +1,51 @@
+"""``/v1/chat/completions``: an answer in a conversation."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from genai_pipeline.server.asking import Asked, ask
+from genai_pipeline.server.bodies import Fields, read_json
+from genai_pipeline.server.fingerprints import fingerprint
+from genai_pipeline.server.openai.chat import ChatBody, read_chat
+from genai_pipeline.server.openai.chunks import ChatChunks, ChatCompletion
+from genai_pipeline.server.openai.envelope import Envelope
+from genai_pipeline.server.openai.fields import calls_follow_grammar, tier_of
+from genai_pipeline.server.openai.pieces import Pieces
+from genai_pipeline.server.relay import chunks, numbered, opened, whole
+from genai_pipeline.server.replies import json_reply
+from genai_pipeline.server.sse import EventStreamResponse
+
+ID: Final = "chatcmpl"
+
+
+async def create(request: Request) -> Response:
+    """Answer a conversation, streamed or whole."""
+    fields = Fields(await read_json(request))
+    body = read_chat(fields)
+    fields.skip_rest(request.url.path)
+    asked = await ask(request, body.model, names=body.names, **body.arguments)
+    runs = await fingerprint(asked.pipe)
+    envelope = Envelope.make(ID, asked.model, runs, tier_of(body.priority))
+    pieces = Pieces(live=_live(body, asked), scored=body.scored)
+    events = numbered((asked,))
+    if body.stream:
+        writer = ChatChunks(envelope, pieces, asked.pipe.token_bytes, usage=body.usage)
+        return EventStreamResponse(chunks(await opened(request, events, body.names), writer, body.names))
+    completion = ChatCompletion(envelope, pieces, asked.pipe.token_bytes, scored=body.scored, metadata=body.metadata)
+    async for _, event in whole(events, body.names):
+        completion.event(event)
+    return await json_reply(completion.object())
+
+
+def _live(body: ChatBody, asked: Asked) -> bool:
+    """Whether arguments of calls are sent as they are made: nothing but a limit can cut these calls."""
+    stops = "stop" in body.options or bool(asked.pipe.options().stop)
+    return calls_follow_grammar(body.options) and not stops
+
+
+ROUTES = [Route("/v1/chat/completions", create, methods=["POST"])]
