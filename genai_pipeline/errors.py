@@ -29,6 +29,21 @@ class GenaiError(Exception):
         return {"code": self.code, "message": self.message, "hint": self.hint, "retryable": self.retryable}
 
 
+class ConfigInvalidError(GenaiError):
+    """A configuration file has problems; ``problems`` lists all of them."""
+
+    code = "config_invalid"
+    exit_code = 2
+
+    def __init__(self, message: str, problems: tuple[Problem, ...], *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.problems = problems
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error with all its problems as JSON-ready fields."""
+        return {**super().to_dict(), "problems": [problem.to_dict() for problem in self.problems]}
+
+
 class PackageError(GenaiError):
     """A package cannot be used."""
 

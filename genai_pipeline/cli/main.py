@@ -31,7 +31,7 @@ from genai_pipeline.cli.commands import HelpfulGroup, complete, flags, set_verbo
 from genai_pipeline.cli.entry import INTERRUPTED
 from genai_pipeline.cli.output import Output, cannot_write, discard_stdout, print_error
 from genai_pipeline.cli.reports import text_lines
-from genai_pipeline.errors import GenaiError, OutputError, PackageInvalidError
+from genai_pipeline.errors import ConfigInvalidError, GenaiError, OutputError, PackageInvalidError
 
 PROGRAM = "genai-pipeline"
 
@@ -73,7 +73,7 @@ def _endings(show: Callable[[GenaiError], None]) -> Iterator[None]:
 def _show(output: Output, error: GenaiError, names: dict[str, str]) -> None:
     if output.verbosity > 0:
         traceback.print_exc()
-    if isinstance(error, PackageInvalidError):
+    if isinstance(error, PackageInvalidError | ConfigInvalidError):
         print_error("\n".join(text_lines(error.problems)))
     output.failure(with_flags(error.message, names), with_flags(error.hint, names))
 

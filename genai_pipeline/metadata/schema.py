@@ -50,9 +50,9 @@ class Checked:
 
 
 @functools.cache
-def load_schema() -> Mapping[str, Any]:
-    """The JSON Schema of the metadata file."""
-    schema: Mapping[str, Any] = json.loads((schemas_dir() / SCHEMA_FILE).read_text(encoding="utf-8"))
+def load_schema(file: str = SCHEMA_FILE) -> Mapping[str, Any]:
+    """One of the JSON Schemas of this project, that of the metadata file unless another is named."""
+    schema: Mapping[str, Any] = json.loads((schemas_dir() / file).read_text(encoding="utf-8"))
     return schema
 
 
@@ -69,6 +69,14 @@ def check_schema(root: Node) -> Checked:
     if not faults:
         return Checked(root, problems.sorted(), whole=repair.lossless)
     return Checked(_pruned(root, faults), problems.sorted(), whole=False)
+
+
+def check_against(root: Node, file: str) -> tuple[Problem, ...]:
+    """Every way in which a document breaks another of the project's schemas."""
+    problems = Problems()
+    root, faults = _repaired(root, Repair(problems), file)
+    report(root, faults, problems)
+    return problems.sorted()
 
 
 def fits_option(name: str, value: Any) -> bool:
@@ -102,15 +110,15 @@ def _metavalidator(draft: str) -> Validator:
     return of_draft(of_draft.META_SCHEMA)
 
 
-def _repaired(root: Node, repair: Repair) -> tuple[Node, list[Fault]]:
+def _repaired(root: Node, repair: Repair, file: str = SCHEMA_FILE) -> tuple[Node, list[Fault]]:
     """The tree without unknown fields, which are reported, and the faults that remain."""
     for _ in range(MAX_PASSES):
-        faults = list(_faults(root))
+        faults = list(_faults(root, file))
         unknown = unknown_fields(root, faults)
         if not unknown:
             return root, faults
         root = repair.apply(root, unknown)
-    return root, list(_faults(root))
+    return root, list(_faults(root, file))
 
 
 def _pruned(root: Node, faults: list[Fault]) -> Node | None:
@@ -129,8 +137,8 @@ def _at_the_top(fault: Fault) -> bool:
     return not fault.path or (len(fault.path) == 1 and fault.keyword in ("minItems", "minProperties"))
 
 
-def _faults(root: Node) -> Iterator[Fault]:
-    for error in _validator().iter_errors(root.plain()):
+def _faults(root: Node, file: str = SCHEMA_FILE) -> Iterator[Fault]:
+    for error in _validator(file).iter_errors(root.plain()):
         fault = _fault(error)
         if isinstance(fault.value, dict) or fault.keyword not in CHOICES:
             yield fault  # a choice between fields says nothing about what is no mapping; its type is refused anyway
@@ -157,7 +165,7 @@ def _chooses_fields(error: ValidationError) -> bool:
 
 
 @functools.cache
-def _validator() -> Validator:
+def _validator(file: str = SCHEMA_FILE) -> Validator:
     """A validator with a few keywords of our own: linear uniqueness, finite numbers, patterns without a line end."""
     from jsonschema import Draft202012Validator, validators
 
@@ -165,7 +173,7 @@ def _validator() -> Validator:
     own = {"uniqueItems": _unique_items, "pattern": _pattern}
     bounds = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
     own |= {name: _finite(keywords[name]) for name in bounds}
-    validator: Validator = validators.extend(Draft202012Validator, own)(load_schema())  # type: ignore[no-untyped-call]
+    validator: Validator = validators.extend(Draft202012Validator, own)(load_schema(file))  # type: ignore[no-untyped-call]
     return validator
 
 
