@@ -6,7 +6,7 @@
 |---|---|
 | ``name``, ``summary``, ``capabilities`` | of the package |
 | ``inputs``, ``parameters``, ``outputs`` | by name, with modality or type |
-| ``stages`` | in the order they run: ``id``, ``kind``, ``component`` or ``op``, ``inputs`` (port to binding), ``loop`` (what a loop reads besides), ``outputs`` (port to value key), ``reads``, ``drop_after``, ``after_choice``, ``batch_key``, and ``body`` (``id``, ``kind``, ``levels``, ``stages``) of loops and groups |
+| ``stages`` | in the order they run: ``id``, ``kind``, ``component`` or ``op``, ``inputs`` (port to binding), ``loop`` (what a loop reads besides), ``outputs`` (port to value key), ``reads``, ``drop_after``, ``after_choice``, ``batch_key``, ``for_each`` (key of the list it runs over) and ``body`` (``id``, ``kind``, ``levels``, ``stages``) of loops and groups |
 | ``levels`` | ids of the stages that may run side by side |
 | ``values`` | every value that is made or read: ``key``, ``type``, ``dtype``, ``shape``, ``produced_by``, ``scope`` |
 | ``components`` | ``model``, ports, states, ``bytes_per_token``, ``bytes_fixed`` |
@@ -89,6 +89,8 @@ def _stage(stage: StagePlan) -> dict[str, Any]:
         "after_choice": stage.after_choice,
         "batch_key": list(stage.batch_key),
     }
+    if stage.each is not None:
+        found["for_each"] = stage.each
     if stage.body is not None:
         found["body"] = _scope(stage.body)
     return found
@@ -206,7 +208,8 @@ def _stage_lines(stages: list[dict[str, Any]], values: Mapping[str, Any], depth:
     for stage in stages:
         doer = stage.get("component") or stage.get("op")
         late = " (once the token is chosen)" if stage["after_choice"] else ""
-        yield f"{indent}{stage['id']}: {stage['kind']}{f' {doer}' if doer else ''}{late}"
+        each = f" for each of {stage['for_each']}" if "for_each" in stage else ""
+        yield f"{indent}{stage['id']}: {stage['kind']}{f' {doer}' if doer else ''}{each}{late}"
         for port, bound in {**stage["inputs"], **stage["loop"]}.items():
             yield f"{indent}  {port} <- {bound}"
         for port, key in stage["outputs"].items():

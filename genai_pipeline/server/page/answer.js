@@ -117,7 +117,7 @@ export class Answer {
     if (made > 1 && span > 0) found.push(`${figure((made - 1) / span)} tokens/s`);
     if (this.#first !== null) found.push(`first after ${seconds((this.#first - this.#started) / 1000)}`);
     if (reason) found.push(reason);
-    return found.join(" · ");
+    return found.map((part) => part.replaceAll(" ", "\u00a0")).join(" · ");
   }
 }
 

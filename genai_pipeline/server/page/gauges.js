@@ -90,7 +90,7 @@ export class Gauges {
     for (const { chart, id } of this.charts) chart.add(shown, noteOf(id, now));
     this.#last = now;
     const { submitted = 0, failed = 0, cancelled = 0 } = now.requests ?? {};
-    const counts = [`${figure(submitted)} requests`, failed && `${figure(failed)} failed`, cancelled && `${figure(cancelled)} cancelled`];
+    const counts = [`${figure(submitted)} request${submitted === 1 ? "" : "s"}`, failed && `${figure(failed)} failed`, cancelled && `${figure(cancelled)} cancelled`];
     const up = `up ${figure(Math.round(now.uptime_seconds))} s`;
     this.title.textContent = [found.name, found.state, up, ...counts].filter(Boolean).join(" · ");
   }

@@ -8,6 +8,7 @@ const GAP = 24; // between neighbours of a rank
 const RANK_GAP = 34; // between ranks
 const PAD = 16; // within loops and around everything
 const LANE = 14; // between edges that lead back
+const TURN = 9; // above or below a rank, where such edges run across
 const SWEEPS = 8;
 
 /** Place everything of a scope, bodies of loops first. */
@@ -96,20 +97,23 @@ function place(layers) {
     const height = Math.max(...layer.map((box) => box.height));
     let left = 0;
     for (const box of layer) {
+      if (box.node === null) box.height = height; // straight past a tall neighbour
       box.y = top + (height - box.height) / 2;
+      box.rank = { top, bottom: top + height };
       box.x = left;
       left += box.width + GAP;
     }
     top += height + RANK_GAP;
   }
-  for (let sweep = 0; sweep < 2 * SWEEPS; sweep += 1) {
-    for (const layer of sweep % 2 === 0 ? layers : [...layers].reverse()) pull(layer);
+  for (let sweep = 0; sweep <= 2 * SWEEPS; sweep += 1) {
+    if (sweep % 2 === 0) for (const layer of layers) pull(layer, "above");
+    else for (const layer of [...layers].reverse()) pull(layer, "below");
   }
 }
 
-/** Move the boxes of a rank to where their neighbours are, without changing their order. */
-function pull(layer) {
-  const wanted = layer.map((box) => (mean([...box.above, ...box.below].map(middle)) ?? middle(box)) - box.width / 2);
+/** Move the boxes of a rank to where their neighbours on one side are, without changing their order. */
+function pull(layer, side) {
+  const wanted = layer.map((box) => (mean(box[side].map(middle)) ?? middle(box)) - box.width / 2);
   const groups = []; // boxes that touch move together, to the mean of what they want
   layer.forEach((box, index) => {
     let group = { boxes: [box], sum: wanted[index], width: box.width };
@@ -138,24 +142,28 @@ function pull(layer) {
 const middle = (box) => box.x + box.width / 2;
 const mean = (numbers) => (numbers.length ? numbers.reduce((sum, n) => sum + n, 0) / numbers.length : null);
 
-/** From the lower side of the first box through the stand-ins to the upper side of the last. */
+/** From the lower side of the first box, past the ranks between, to the upper side of the last. */
 function through(chain) {
-  return chain.flatMap((box, index) => {
-    if (index === 0) return [[middle(box), box.y + box.height]];
-    if (index === chain.length - 1) return [[middle(box), box.y]];
-    return [[middle(box), box.y]];
-  });
+  const [first, last] = [chain[0], chain.at(-1)];
+  return [
+    ...down(middle(first), first.y + first.height, first.rank.bottom),
+    ...chain.slice(1, -1).flatMap((box) => down(middle(box), box.rank.top, box.rank.bottom)),
+    ...down(middle(last), last.rank.top, last.y),
+  ];
 }
 
-/** Edges that lead back, each in a lane of its own to the right of everything. */
+const down = (x, from, to) => (to > from ? [[x, from], [x, to]] : [[x, from]]);
+
+/** Edges that lead back: out at the bottom, up a lane of their own to the right of everything, in from the top. */
 function backEdges(scope, boxes) {
   let lane = Math.max(0, ...[...boxes.values()].map((box) => box.x + box.width)) + LANE;
   return scope.edges
     .filter((edge) => edge.back && boxes.has(edge.from) && boxes.has(edge.to))
-    .map((edge) => {
+    .map((edge, index) => {
       const [from, to] = [boxes.get(edge.from), boxes.get(edge.to)];
-      const [start, end] = [from.y + from.height / 2, to.y + to.height / 2];
-      const points = [[from.x + from.width, start], [lane, start], [lane, end], [to.x + to.width, end]];
+      const [below, above] = [from.rank.bottom + TURN + 4 * index, to.rank.top - TURN - 4 * index];
+      const [start, end] = [middle(from) + from.width / 4, middle(to) + to.width / 4];
+      const points = [[start, from.y + from.height], [start, below], [lane, below], [lane, above], [end, above], [end, to.y]];
       lane += LANE;
       return { edge, points };
     });
@@ -164,17 +172,18 @@ function backEdges(scope, boxes) {
 /** Everything moved so that it begins at the padding. */
 function framed(boxes, edges, back) {
   const all = [...edges, ...back];
-  const xs = [...boxes.flatMap((box) => [box.x, box.x + box.width]), ...all.flatMap((e) => e.points.map(([x]) => x))];
-  const left = Math.min(0, ...xs) === Infinity ? 0 : Math.min(...xs);
-  const bottom = Math.max(0, ...boxes.map((box) => box.y + box.height));
+  const points = all.flatMap((edge) => edge.points);
+  const corners = boxes.flatMap((box) => [[box.x, box.y], [box.x + box.width, box.y + box.height]]);
+  const [xs, ys] = [0, 1].map((axis) => [...points, ...corners].map((point) => point[axis]));
+  const [left, top] = [Math.min(...xs) - PAD, Math.min(...ys) - PAD];
   for (const box of boxes) {
-    box.x += PAD - left;
-    box.y += PAD;
+    box.x -= left;
+    box.y -= top;
   }
   return {
-    width: (xs.length ? Math.max(...xs) - left : 0) + 2 * PAD,
-    height: bottom + 2 * PAD,
+    width: boxes.length ? Math.max(...xs) + PAD - left : 2 * PAD,
+    height: boxes.length ? Math.max(...ys) + PAD - top : 2 * PAD,
     nodes: boxes,
-    edges: all.map(({ edge, points }) => ({ edge, points: points.map(([x, y]) => [x + PAD - left, y + PAD]) })),
+    edges: all.map(({ edge, points: line }) => ({ edge, points: line.map(([x, y]) => [x - left, y - top]) })),
   };
 }

@@ -23,6 +23,7 @@ class Scope {
     this.plan = plan;
     this.values = values;
     this.within = scope.id ? `${scope.id}/` : "";
+    this.outside = new Set(); // keys of the values it reads that belong to scopes around it
     for (const stage of scope.stages) this.#stage(stage);
   }
 
@@ -43,11 +44,13 @@ class Scope {
 
   /** The node of a value; one that comes from outside the package hangs on its input. */
   value(key) {
-    const value = this.values.get(key) ?? { key, type: "unknown", dtype: null, shape: null, produced_by: null };
-    const name = key.startsWith(this.within) ? key.slice(this.within.length) : key;
+    const value = this.values.get(key) ?? { key, type: "unknown", dtype: null, shape: null, produced_by: null, scope: this.id };
+    const name = value.scope ? key.slice(value.scope.length + 1) : key;
     const known = this.#nodes.has(`${this.id}|value:${key}`);
     const id = this.node(`value:${key}`, "value", name, form(value), valueFacts(value));
     const input = this.plan.inputs[key.split(".")[0]];
+    const own = value.scope === this.id || value.scope.startsWith(this.within);
+    if (!own && (value.produced_by || input)) this.outside.add(key); // constants are shown where they are read
     if (!known && this.id === "" && value.produced_by === null && input) {
       const name = key.split(".")[0];
       const facts = { Modality: input.modality, List: yes(input.list), Required: yes(input.required) };
@@ -58,27 +61,23 @@ class Scope {
 
   #stage(stage) {
     const name = `stage:${stage.id}`;
-    const doer = stage.component ?? stage.op;
-    const late = stage.after_choice ? "once the token is chosen" : null;
-    const kind = { run: "runs", op: "op", group: "for each", decode: "decode loop", iterate: "loop" }[stage.kind];
-    const note = [doer && doer !== stage.id ? `${kind ?? stage.kind} ${doer}` : kind, late].filter(Boolean).join(", ");
     const body = stage.body ? this.#body(stage) : null;
-    this.node(name, body ? "loop" : "stage", stage.id, note, stageFacts(stage, this.plan, this.values), body);
-    for (const key of Object.values(stage.reads)) {
-      if (!stage.body || !key.startsWith(`${stage.body.id}/`)) this.edge(this.value(key), name);
-    }
+    const kind = body ? "loop" : "stage";
+    this.node(name, kind, stage.id, noteOf(stage), stageFacts(stage, this.plan, this.values), body?.drawn());
+    const reads = Object.values(stage.reads).filter((key) => !body || !key.startsWith(body.within));
+    const each = stage.for_each ? [stage.for_each] : [];
+    for (const key of [...reads, ...each, ...(body?.outside ?? [])]) this.edge(this.value(key), name);
     for (const key of Object.values(stage.outputs)) this.edge(name, this.value(key));
   }
 
   #body(stage) {
     const body = new Scope(stage.body, this.plan, this.values);
-    const { logits, tokens } = stage.reads;
-    const chosen = logits ?? tokens;
+    const chosen = stage.reads.logits ?? stage.reads.tokens;
     if (stage.kind === "decode" && chosen) body.#choice(chosen);
     for (const [name, text] of Object.entries(stage.loop)) {
       if (name.startsWith("carry.")) body.#carry(name.slice("carry.".length), text);
     }
-    return body.drawn();
+    return body;
   }
 
   #choice(key) {
@@ -96,6 +95,16 @@ class Scope {
     const [from, to] = [`value:${this.within}${next}`, `value:${this.within}loop.${name}`];
     if ([from, to].every((node) => this.#nodes.has(`${this.id}|${node}`))) this.edge(from, to, true);
   }
+}
+
+/** What a stage is, on one line. */
+function noteOf(stage) {
+  const kinds = { run: "component", op: "op", group: null, decode: "decode loop", iterate: "loop" };
+  const kind = stage.kind in kinds ? kinds[stage.kind] : stage.kind;
+  const doer = stage.component ?? stage.op;
+  const what = doer && doer !== stage.id ? `${kind} ${doer}` : kind;
+  const each = stage.for_each ? `for each of ${stage.for_each}` : null;
+  return [what, each, stage.after_choice ? "once the token is chosen" : null].filter(Boolean).join(", ");
 }
 
 /** A tensor's type and shape on one line. */
@@ -135,6 +144,7 @@ function stageFacts(stage, plan, values) {
   ]);
   return {
     Kind: stage.kind,
+    "For each of": stage.for_each,
     Component: stage.component,
     Model: component?.model,
     Op: stage.op,

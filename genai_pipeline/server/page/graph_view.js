@@ -133,7 +133,7 @@ function curve(points) {
   let [fromX, fromY] = [x, y];
   const parts = rest.map(([toX, toY]) => {
     const bend = (toY - fromY) / 2;
-    const part = `C${fromX} ${fromY + bend} ${toX} ${toY - bend} ${toX} ${toY}`;
+    const part = toX === fromX ? `V${toY}` : `C${fromX} ${fromY + bend} ${toX} ${toY - bend} ${toX} ${toY}`;
     [fromX, fromY] = [toX, toY];
     return part;
   });
@@ -141,7 +141,17 @@ function curve(points) {
 }
 
 /** Straight pieces with round corners. */
-function corners([[x1, y1], [x2], [, y2], [x3]]) {
-  const [r, up] = [8, y2 < y1 ? -1 : 1];
-  return `M${x1} ${y1}H${x2 - r}Q${x2} ${y1} ${x2} ${y1 + up * r}V${y2 - up * r}Q${x2} ${y2} ${x2 - r} ${y2}H${x3}`;
+function corners(points) {
+  const parts = points.slice(1, -1).map(([x, y], index) => {
+    const [before, after] = [towards([x, y], points[index]), towards([x, y], points[index + 2])];
+    return `L${before.join(" ")}Q${x} ${y} ${after.join(" ")}`;
+  });
+  return `M${points[0].join(" ")}${parts.join("")}L${points.at(-1).join(" ")}`;
+}
+
+/** The point where the corner at a point begins, on the way to another. */
+function towards([x, y], [toX, toY]) {
+  const length = Math.hypot(toX - x, toY - y) || 1;
+  const share = Math.min(8, length / 2) / length;
+  return [x + (toX - x) * share, y + (toY - y) * share];
 }
