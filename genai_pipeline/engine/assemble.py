@@ -75,6 +75,8 @@ def assemble(
         loops = {
             id: DecodeLoop(plan.stage(id), graphs, part.pool, part.keeper, part.rules) for id, part in parts.items()
         }
+        for loop in loops.values():
+            resources.callback(loop.stop)
         add_lookup(loops, plan, options)
         if draft is not None and spare is not None:
             add_draft_model(loops, plan, draft, backend, options, spare, context, resources)

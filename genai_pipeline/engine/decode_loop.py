@@ -155,6 +155,10 @@ class DecodeLoop:
             return "stop"
         return "length" if sequence.num_generated >= sequence.max_tokens else None
 
+    def stop(self) -> None:
+        """End the thread that fills masks; nothing is run any more."""
+        self._chooser.close()
+
     def trim(self) -> None:
         """Give back the memory that ended rows keep warm."""
         self._pool.trim()
