@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from typing import Any
 
 import jsonschema
@@ -304,3 +305,11 @@ def test_enforced_keywords_hold_in_one_batch(open_tiny: Any) -> None:
         else:
             assert (result.finish_reason, result.usage.completion_tokens) == ("length", 150)
     assert whole > len(asks) / 2
+
+
+def test_a_closed_pipeline_fills_no_masks(open_tiny: Any) -> None:
+    pipe, _ = open_tiny("bytes", text="xyz")
+    pipe.generate("a", temperature=0, **FORMS["date"])
+    assert any(thread.name.startswith("constraint-masks") for thread in threading.enumerate())
+    pipe.close()
+    assert not any(thread.name.startswith("constraint-masks") for thread in threading.enumerate())
