@@ -48,6 +48,7 @@ class PromptTerminal:
             prompt_continuation="... ",
         )
         self._at_line_start = True
+        self._thought = False  # whether reasoning was shown, and nothing since
 
     def read(self, name: str) -> str:
         """What is typed, edited, recalled or pasted."""
@@ -55,21 +56,26 @@ class PromptTerminal:
 
     def answer(self, text: str) -> None:
         """At once, in the terminal's own colour."""
+        if self._thought:
+            self._end_line()
         self._print(text)
+        self._thought = False
 
     def reasoning(self, text: str) -> None:
         """At once, dim."""
         self._print(text, "dim")
+        self._thought = True
 
     def end_answer(self, calls: Sequence[ToolCall]) -> None:
         """Each call is one line: its name and its arguments."""
-        self._end_line()
+        self.break_off()
         for call in calls:
             self._line(f"→ {call.name}({call.arguments})", "cyan")
 
     def break_off(self) -> None:
         """End the line that was begun."""
         self._end_line()
+        self._thought = False
 
     def show(self, text: str) -> None:
         """In the terminal's own colour."""
