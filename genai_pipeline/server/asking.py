@@ -52,6 +52,7 @@ async def borrow(request: Request, model: str | None) -> Pipeline:
     host = request.app.state.host
     exchange.model = host.resolve(model)
     exchange.held.enter_context(caller.request())
+    exchange.held.callback(lambda: caller.spend(exchange.spent))
     pipe: Pipeline = await exchange.held.enter_async_context(host.use(exchange.model))
     return pipe
 
@@ -89,10 +90,9 @@ async def ask_pipe(
 
 
 def follow(request: Request, pipe: Pipeline, events: AsyncIterator[Event]) -> Asked:
-    """Count what events of a borrowed pipeline cost, and close them with the response."""
+    """Take note of the events of a borrowed pipeline, and close them with the response."""
     exchange: Exchange = request.state.exchange
     asked = Asked(events, pipe, exchange)
-    exchange.held.callback(lambda: request.state.caller.spend(exchange.spent))
     exchange.held.push_async_callback(asked.aclose)
     return asked
 

@@ -44,14 +44,24 @@ class Exchange:
             if self.first_token is None:
                 self.first_token = self.seconds
         if event.usage is not None:
-            self.usage = event.usage
+            self.usage = event.usage if self.usage is None else _sum(self.usage, event.usage)
         if event.error is not None:
             self.error = getattr(event.error, "code", type(event.error).__name__)
 
     @property
     def spent(self) -> int:
         """Tokens that the request cost: those of prompt and answer, or as many as came before it was given up."""
-        return self.generated if self.usage is None else self.usage.prompt_tokens + self.usage.completion_tokens
+        usage = self.usage
+        return self.generated if usage is None else max(self.generated, usage.prompt_tokens + usage.completion_tokens)
+
+
+def _sum(one: Usage, other: Usage) -> Usage:
+    """The usage of two answers to one request."""
+    return Usage(
+        one.prompt_tokens + other.prompt_tokens,
+        one.completion_tokens + other.completion_tokens,
+        one.cached_tokens + other.cached_tokens,
+    )
 
 
 def request_id(given: str | None) -> str:
