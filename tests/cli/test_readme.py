@@ -25,7 +25,7 @@ COMMANDS = [
 
 
 def test_there_are_commands_and_each_kind_is_shown() -> None:
-    assert {"run", "score", "validate", "inspect", "import", "list", "pull", "bench", "doctor"} == {
+    assert {"run", "chat", "score", "validate", "inspect", "import", "list", "pull", "bench", "doctor"} == {
         command[0] for command in COMMANDS
     }
 
