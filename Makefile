@@ -2,6 +2,8 @@
 # make demo   set up what a user needs, then stream an answer of SmolLM2-135M-Instruct (weights pulled on first use)
 # make test   set up what a developer needs, then run the gate: format, lint, types, import rules, budgets, all tests
 # make check  the same gate
+# make test-page  test the server's page in headless Chromium, which is installed if it can be; where it cannot, that is
+#             said and is a failure, but with BROWSER=optional the end of it
 # make clean  remove what was built here (the user cache with pulled packages stays)
 #
 # PYTHON=python3.12 names the interpreter for a new .venv; PROMPT="..." changes the question of the demo.
@@ -10,9 +12,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PROMPT ?= Why is the sky blue?
 PORT ?= 8000
+BROWSER ?= required
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo serve test check clean
+.PHONY: demo serve test check test-page clean
 
 demo: $(VENV)/.installed-cpu
 	$(BIN)/genai-pipeline run smollm2-135m "$(PROMPT)" --max-new-tokens 256 --stats
@@ -24,6 +27,9 @@ test: check
 
 check: $(VENV)/.installed-dev
 	PATH="$(CURDIR)/$(BIN):$$PATH" tools/check
+
+test-page: $(VENV)/.installed-dev
+	BROWSER=$(BROWSER) tools/test_page $(VENV)
 
 $(BIN)/python:
 	tools/make_venv $(VENV)

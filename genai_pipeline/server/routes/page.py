@@ -1,7 +1,7 @@
 """``/``: a page to try the server from, its files below ``/page/``.
 
-The files need no key and hold nothing secret; what they then ask for needs one like every other request. The policy lets
-the page load only what comes from here, and no text become markup (``require-trusted-types-for``).
+The files need no key and hold nothing secret; what they then ask for needs one like every other request. The policy
+lets the page load only what comes from here, and no text become markup (``require-trusted-types-for``).
 """
 
 from __future__ import annotations
