@@ -166,6 +166,11 @@ class Pipeline:
         """The execution providers that really run the graphs, each once."""
         return tuple(dict.fromkeys(name for graph in self._assembly.graphs.values() for name in graph.providers))
 
+    @property
+    def reasons(self) -> bool:
+        """Whether answers may begin with reasoning."""
+        return self._reader.reasons
+
     def stats(self) -> dict[str, Any]:
         """Counters and gauges of the engine as plain JSON, by the names of docs/telemetry.md; from any thread."""
         return self._assembly.telemetry.snapshot()
@@ -202,15 +207,7 @@ class Pipeline:
         """``astream`` for servers: the request is read, checked and submitted on a worker thread; bad ones raise."""
         from genai_pipeline.engine.streams import AsyncStream
 
-        made: list[Request] = []
-
-        def begin() -> Submit:
-            made.append(self._reader.read(prompt, request))
-            return self._submit(made[0])
-
-        stream = await AsyncStream.opened(begin)
-        stream.prompt_tokens = len(self._reader.prompt_tokens(made[0]))
-        return stream
+        return await AsyncStream.opened(lambda: self._prompted(self._reader.read(prompt, request)))
 
     def tokenize(self, prompt: str | None = None, **request: Unpack[RequestOptions]) -> tuple[int, ...]:
         """The tokens of a prompt as a request would have them; it is given as in ``generate``."""
@@ -282,7 +279,10 @@ class Pipeline:
         self, messages: Sequence[Mapping[str, Any]], salt: bytes, options: Mapping[str, Any]
     ) -> tuple[Submit, tuple[int, ...]]:
         """One turn of a session, ready to be submitted, and its prompt's tokens."""
-        request = self._reader.read(None, {**options, "messages": messages}, salt)
+        return self._prompted(self._reader.read(None, {**options, "messages": messages}, salt))
+
+    def _prompted(self, request: Request) -> tuple[Submit, tuple[int, ...]]:
+        """A request ready to be submitted, and its prompt's tokens."""
         return self._submit(request), self._reader.prompt_tokens(request)
 
     def _submit(self, request: Request) -> Submit:

@@ -53,6 +53,11 @@ class RequestReader:
         form = self._form(rest)
         return self._request(self._prompts.inputs(inputs, form.options), form, rest)
 
+    @property
+    def reasons(self) -> bool:
+        """Whether answers may begin with reasoning."""
+        return self._prompts.reasons
+
     def prompt_tokens(self, request: Request) -> tuple[int, ...]:
         """The tokens of a request's prompt."""
         tokens: tuple[int, ...] = request.values[f"{self._prompts.main_input}.tokens"]

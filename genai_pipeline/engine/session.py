@@ -66,7 +66,7 @@ class AsyncTurn(AsyncIterator[Event]):
         self._go = go
         self._answer = Answer()
         self._settled = False
-        self.prompt_tokens = len(turn.prompt)
+        self.prompt_tokens = events.prompt_tokens
 
     async def __anext__(self) -> Event:
         try:
@@ -166,7 +166,7 @@ class Session:
         from genai_pipeline.engine.streams import AsyncStream
 
         turn = await asyncio.to_thread(self._turn, content, role, options)
-        return AsyncTurn(turn, await AsyncStream.opened(lambda: turn.submit), self._go)
+        return AsyncTurn(turn, await AsyncStream.opened(lambda: (turn.submit, turn.prompt)), self._go)
 
     def checkpoint(self) -> Mark:
         """This moment, to rewind to."""

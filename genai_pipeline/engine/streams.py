@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 
@@ -57,20 +57,28 @@ class Stream(Iterator[Event]):
 class AsyncStream(AsyncIterator[Event]):
     """The same for asyncio: events are handed to the loop that made the stream, so nothing there ever blocks."""
 
-    prompt_tokens: int | None = None  # length of the prompt, of requests that were opened with text
-
     def __init__(self, submit: Submit | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._ended = True
+        self.prompt_tokens = 0  # length of the prompt, where the stream was opened with it
         if submit is not None:
             self._begun(submit(self._emit))
 
     @staticmethod
-    async def opened(submit: Callable[[], Submit]) -> AsyncStream:
-        """A stream whose request is made and submitted on a worker thread: the event loop never waits for it."""
+    async def opened(begin: Callable[[], tuple[Submit, Sequence[int]]]) -> AsyncStream:
+        """A stream whose request, and its prompt's tokens, are made and submitted on a worker thread.
+
+        The event loop never waits for it.
+        """
         stream = AsyncStream()
-        task = asyncio.ensure_future(asyncio.to_thread(lambda: submit()(stream._emit)))
+
+        def start() -> Callable[[], None]:
+            submit, prompt = begin()
+            stream.prompt_tokens = len(prompt)
+            return submit(stream._emit)
+
+        task = asyncio.ensure_future(asyncio.to_thread(start))
         try:
             stream._begun(await asyncio.shield(task))
         except asyncio.CancelledError:

@@ -45,6 +45,12 @@ class PromptReader:
         """The text input that a bare prompt means. Raises RequestError when that is not clear."""
         return self._main_input().name
 
+    @property
+    def reasons(self) -> bool:
+        """Whether answers may begin with reasoning."""
+        templates = [template for template in self._templates.values() if template is not None]
+        return any(find_reasoning(self._package.reasoning, template.texts) for template in templates)
+
     def prompt(
         self,
         prompt: str | None = None,

@@ -29,6 +29,7 @@ class Asked(AsyncIterator[Event]):
         self._exchange = exchange
         self.pipe = pipe
         self.model = exchange.model or ""
+        self.prompt_tokens: int = getattr(events, "prompt_tokens", 0)
 
     async def __anext__(self) -> Event:
         event = await anext(self._events)
