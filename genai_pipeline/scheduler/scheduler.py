@@ -267,7 +267,7 @@ class Scheduler:
 
     def _return_draft_pages(self, tracked: Tracked) -> None:
         """Pages taken for drafts that were wrong are free again, so that nobody has to leave for want of them."""
-        spare = min(tracked.draft_pages, tracked.num_pages - pages_for(tracked.num_tokens))
+        spare = max(0, min(tracked.draft_pages, tracked.num_pages - pages_for(tracked.num_tokens)))
         tracked.num_pages -= spare
         self._free_pages[tracked.ticket.loop] += spare
         tracked.draft_pages = 0

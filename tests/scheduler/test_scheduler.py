@@ -222,6 +222,16 @@ def test_swap_where_copying_is_cheaper_than_computing() -> None:
     assert not Costs(prefill=100, copy=100).swaps
 
 
+def test_right_drafts_take_no_page_that_was_not_planned() -> None:
+    fake = runner(Budget(max_rows=2, num_pages=3))
+    fake.drafts = lambda id: (16, 16) if id == 1 else (0, 0)
+    fake.submit(1, 15, 30)
+    fake.submit(2, 4, 12)
+    widths = [span.num_drafts for plan in fake.run() for run in plan.runs for span in run.spans]
+    assert max(widths) == 16
+    assert sorted(fake.finished) == [1, 2]
+
+
 def test_a_fork_waits_until_the_prompt_of_its_source_is_computed() -> None:
     fake = runner(Budget(max_rows=4, prefill_tokens=8))
     fake.submit(1, 20, 10)
