@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -74,6 +75,7 @@ class Model:
         pipe = self._load(package, loading)
         moved(pipe)
         self.pipe, self.package, self.loading = pipe, package, loading
+        gc.collect()  # graphs of the old one are held in cycles: hundreds of megabytes until somebody looks
 
     def _find(self, package: str, loading: Mapping[str, Any]) -> None:
         """Pull and check the package while the old one is still there. Raises PackageError or OptionError."""
