@@ -30,6 +30,16 @@ export async function getJson(path) {
   return response.json();
 }
 
+/** The same from the administration, which may be elsewhere or off. Throws ApiProblem. */
+export async function getAdmin(path) {
+  try {
+    return await getJson(`admin/${path}`);
+  } catch (problem) {
+    if (problem.code !== "not_found") throw problem;
+    throw new ApiProblem("graphs and figures belong to the administration, which is switched off here or has a port of its own");
+  }
+}
+
 /** The chunks of a streamed answer; what comes as an error is thrown as ApiProblem, also in mid-stream. */
 export async function* streamJson(path, body, signal) {
   const response = await request(path, {

@@ -1,6 +1,6 @@
 // Live figures of a package's scheduler and memory: what they were each second, derived from /admin/status.
 
-import { getJson } from "./api.js";
+import { getAdmin } from "./api.js";
 import { Chart } from "./chart.js";
 import { byId, bytes, figure } from "./dom.js";
 
@@ -70,7 +70,7 @@ export class Gauges {
   async #look() {
     const name = this.model();
     try {
-      const { models } = await getJson("admin/status");
+      const { models } = await getAdmin("status");
       this.#take(models.find((found) => found.name === name));
     } catch (problem) {
       this.title.textContent = problem.message;

@@ -1,6 +1,6 @@
 // The stage graph as SVG, and what a click on a node tells.
 
-import { getJson } from "./api.js";
+import { getAdmin } from "./api.js";
 import { byId, bytes, el, figure, svg } from "./dom.js";
 import { layout } from "./graph_layout.js";
 import { graphModel } from "./graph_model.js";
@@ -44,7 +44,7 @@ export class GraphView {
     this.drawing.replaceChildren(el("p", { class: "hint" }, "…"));
     this.detail.replaceChildren();
     try {
-      const plan = await getJson(`admin/models/${encodeURIComponent(name)}/graph`);
+      const plan = await getAdmin(`models/${encodeURIComponent(name)}/graph`);
       if (this.#shown === name) this.draw(plan);
     } catch (problem) {
       this.#shown = null;
