@@ -24,16 +24,32 @@ from genai_pipeline.server.routes import (
     chat,
     completions,
     health,
+    messages,
     metrics,
     models,
+    openapi,
     page,
     plans,
+    responses,
+    sessions,
     tokens,
     unavailable,
 )
 
 # Each has ROUTES, and perhaps OPEN: paths that need no key; ASIDE: those let in while the server goes down.
-MODULES: Final[tuple[ModuleType, ...]] = (health, models, chat, completions, page, tokens, unavailable)
+MODULES: Final[tuple[ModuleType, ...]] = (
+    health,
+    models,
+    chat,
+    completions,
+    responses,
+    messages,
+    sessions,
+    page,
+    tokens,
+    unavailable,
+    openapi,
+)
 ADMIN: Final[tuple[ModuleType, ...]] = (metrics, admin, plans)
 
 

@@ -25,6 +25,10 @@ class Limits:
     send_seconds: float = 60.0  # until a client takes what was sent
     keep_alive_seconds: float = 15.0  # between comments in a stream that is silent
     idle_seconds: float = 30.0  # of a connection without a request
+    sessions: int = 64  # of one key at a time
+    session_seconds: float = 3600.0  # until a session without turns is ended
+    responses: int = 1000  # stored ones, of all keys
+    response_seconds: float = 86400.0  # until a stored response is forgotten
 
 
 @dataclass(frozen=True, slots=True)

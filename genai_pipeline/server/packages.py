@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -41,6 +41,7 @@ class Slot:
     nbytes: int = 0
     leaving: bool = False
     loading: asyncio.Task[None] | None = None
+    waiting: list[asyncio.Future[Pipeline]] = field(default_factory=list)  # for it to be loaded
     loads: int = 0
     idle: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -60,6 +61,7 @@ class PackageHost:
         self._config = config
         self._limit = config.memory_bytes
         self._room = asyncio.Lock()  # whoever loads or unloads
+        self._listeners: list[Callable[[str], None]] = []
         self.prepared = False  # what is loaded at the start was loaded
 
     @property
@@ -91,20 +93,16 @@ class PackageHost:
         Raises ApiError 404 for a name that is not served, 503 where it cannot be loaded.
         """
         slot = self._slots[self.resolve(name)]
-        pipe = await self._loaded(slot)
-        slot.pins += 1
-        slot.idle.clear()
+        pipe = await self._pinned(slot)
         try:
             yield pipe
         finally:
-            slot.pins -= 1
-            slot.used = time.monotonic()
-            if slot.pins == 0:
-                slot.idle.set()
+            _unpin(slot)
 
     async def load(self, name: str) -> None:
         """Have a package loaded. Raises the error that prevents it."""
-        await self._loaded(self._slots[self.resolve(name)])
+        async with self.use(name):
+            pass
 
     async def unload(self, name: str) -> None:
         """Have a package unloaded, once its requests have ended. Raises ApiError 503 when they take too long."""
@@ -112,6 +110,10 @@ class PackageHost:
         async with self._room:
             if slot.pipe is not None:
                 await self._evict(slot)
+
+    def on_unload(self, listener: Callable[[str], None]) -> None:
+        """Have somebody told the name of each package that is unloaded, before it is; what holds on to it lets go."""
+        self._listeners.append(listener)
 
     def stats(self) -> list[dict[str, Any]]:
         """What each package is at, with the figures of its engine where it is loaded; may run on any thread."""
@@ -139,35 +141,59 @@ class PackageHost:
         for slot in self._slots.values():
             await self._drop(slot)
 
-    async def _loaded(self, slot: Slot) -> Pipeline:
-        while slot.pipe is None or slot.leaving:
-            if slot.loading is None:
-                slot.loading = asyncio.create_task(self._load(slot))
-                slot.loading.add_done_callback(_seen)
-            await asyncio.shield(slot.loading)
-        slot.used = time.monotonic()
-        return slot.pipe
+    async def _pinned(self, slot: Slot) -> Pipeline:
+        """The pipeline, pinned. Who waits for it gets it pinned, so that nobody can unload it in between."""
+        if slot.pipe is not None and not slot.leaving:
+            _pin(slot)
+            return slot.pipe
+        turn: asyncio.Future[Pipeline] = asyncio.get_running_loop().create_future()
+        slot.waiting.append(turn)
+        if slot.loading is None:
+            slot.loading = asyncio.create_task(self._load(slot))
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
+                _unpin(slot)
+            raise
 
     async def _load(self, slot: Slot) -> None:
-        """Load a package into memory that is there or is made free."""
+        """Load a package and hand it to all who wait for it, or tell them why not."""
         try:
-            needed = await asyncio.to_thread(footprint, slot.served, self._limit)
-            async with self._room:
-                await self._make_room(needed)
-                started = time.monotonic()
-                slot.pipe = await self._opened(slot)
-                slot.nbytes, slot.loads, slot.leaving = needed, slot.loads + 1, False
-                slot.used = time.monotonic()
-                slot.idle.set()
-            seconds = round(slot.used - started, 3)
-            extra = {"event": "loaded", "model": slot.served.name, "seconds": seconds, "bytes": needed}
-            _log.info("%s is loaded", slot.served.name, extra=extra)
-        except GenaiError as error:
-            extra = {"event": "load_failed", "model": slot.served.name, "error": error.code, "reason": error.message}
-            _log.error("%s cannot be loaded: %s", slot.served.name, error.message, extra=extra)
-            raise
+            pipe = await self._loaded(slot)
+        except (GenaiError, ApiError) as error:
+            _log_failure(slot, error)
+            _tell(slot, error)
+        except Exception as error:
+            _log.exception("%s cannot be loaded", slot.served.name, extra={"event": "load_failed"})
+            _tell(slot, error)
+        else:
+            slot.idle.set()
+            for turn in slot.waiting:
+                if not turn.done():
+                    _pin(slot)
+                    turn.set_result(pipe)
         finally:
+            slot.waiting.clear()
             slot.loading = None
+
+    async def _loaded(self, slot: Slot) -> Pipeline:
+        """Load a package into memory that is there or is made free."""
+        needed = await asyncio.to_thread(footprint, slot.served, self._limit)
+        async with self._room:
+            await self._make_room(needed)
+            started = time.monotonic()
+            pipe = slot.pipe = await self._opened(slot)
+            slot.nbytes, slot.loads, slot.leaving = needed, slot.loads + 1, False
+            slot.used = time.monotonic()
+        extra = {
+            "event": "loaded",
+            "model": slot.served.name,
+            "seconds": round(slot.used - started, 3),
+            "bytes": needed,
+        }
+        _log.info("%s is loaded", slot.served.name, extra=extra)
+        return pipe
 
     async def _opened(self, slot: Slot) -> Pipeline:
         """The pipeline; where memory is short, idle packages give way one after the other."""
@@ -215,6 +241,8 @@ class PackageHost:
     async def _drop(self, slot: Slot) -> None:
         pipe, slot.pipe, slot.nbytes = slot.pipe, None, 0
         if pipe is not None:
+            for listener in self._listeners:
+                listener(slot.served.name)
             await asyncio.to_thread(pipe.close)
 
 
@@ -232,7 +260,25 @@ def warm(pipe: Pipeline) -> None:
         _log.info("no warm-up: %s", error.message, extra=extra)
 
 
-def _seen(task: asyncio.Task[None]) -> None:
-    """An error of loading is told to whoever waits for it, perhaps nobody any more."""
-    if not task.cancelled():
-        task.exception()
+def _pin(slot: Slot) -> None:
+    slot.pins += 1
+    slot.idle.clear()
+
+
+def _unpin(slot: Slot) -> None:
+    slot.pins -= 1
+    slot.used = time.monotonic()
+    if slot.pins == 0:
+        slot.idle.set()
+
+
+def _tell(slot: Slot, error: Exception) -> None:
+    """Whoever waits gets the error; a request that has left does not."""
+    for turn in slot.waiting:
+        if not turn.done():
+            turn.set_exception(error)
+
+
+def _log_failure(slot: Slot, error: GenaiError | ApiError) -> None:
+    extra = {"event": "load_failed", "model": slot.served.name, "error": error.code, "reason": error.message}
+    _log.error("%s cannot be loaded: %s", slot.served.name, error.message, extra=extra)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from genai_pipeline.pipeline import Pipeline
+from genai_pipeline.server.openai.fields import calls_follow_grammar
 from genai_pipeline.server.openai.pieces import Piece, Pieces
 from genai_pipeline.types import Event, FinishReason, TokenLogprobs, ToolCallDelta, Usage
 
@@ -133,12 +134,4 @@ def calls_stream(options: Mapping[str, Any], pipe: Pipeline) -> bool:
 
     A grammar writes these calls, so they are never malformed, and nothing but a limit can cut them.
     """
-    tools, choice = options.get("tools"), options.get("tool_choice")
-    if not tools or choice == "none" or "stop" in options or pipe.options().stop:
-        return False
-    return choice == "required" or isinstance(choice, dict) or any(map(_is_strict, tools))
-
-
-def _is_strict(tool: Any) -> bool:
-    function = tool.get("function") if isinstance(tool, Mapping) else None
-    return isinstance(function, Mapping) and function.get("strict") is True
+    return calls_follow_grammar(options) and "stop" not in options and not pipe.options().stop

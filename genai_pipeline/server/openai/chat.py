@@ -50,7 +50,12 @@ class ChatBody:
     @property
     def arguments(self) -> dict[str, Any]:
         """What the model is asked."""
-        return {"messages": self.messages, "priority": self.priority, **self.options}
+        return {"messages": self.messages, **self.turn_options}
+
+    @property
+    def turn_options(self) -> dict[str, Any]:
+        """The same without the conversation."""
+        return {"priority": self.priority, **self.options}
 
     @property
     def choices(self) -> int:

@@ -63,16 +63,10 @@ class OutputItems:
 
     def _item(self, segment: Segment, status: str, *, whole: bool = False) -> JsonObject:
         item: JsonObject = {"id": self._ids[segment.index], "status": status}
-        content = [self._part(segment)] if whole else []
         if segment.kind == "call":
-            arguments = segment.text if whole else ""
-            return {
-                "type": "function_call",
-                **item,
-                "call_id": segment.id,
-                "name": segment.name,
-                "arguments": arguments,
-            }
+            call = {"call_id": segment.id, "name": segment.name, "arguments": segment.text if whole else ""}
+            return {"type": "function_call", **item, **call}
+        content = [self._part(segment)] if whole else []
         if segment.kind == "reasoning":
             return {"type": "reasoning", **item, "summary": [], "content": content}
         return {"type": "message", **item, "role": "assistant", "content": content}

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from genai_pipeline.server.api_errors import bad_request
 from genai_pipeline.server.asking import Asked, ask
 from genai_pipeline.server.bodies import Fields, read_json
 from genai_pipeline.server.fingerprints import fingerprint
@@ -18,6 +19,7 @@ from genai_pipeline.server.openai.fields import calls_follow_grammar, tier_of
 from genai_pipeline.server.openai.pieces import Pieces
 from genai_pipeline.server.relay import chunks, numbered, opened, whole
 from genai_pipeline.server.replies import json_reply
+from genai_pipeline.server.session_turns import ask_session, with_model
 from genai_pipeline.server.sse import EventStreamResponse
 
 ID: Final = "chatcmpl"
@@ -28,7 +30,21 @@ async def create(request: Request) -> Response:
     fields = Fields(await read_json(request))
     body = read_chat(fields)
     fields.skip_rest(request.url.path)
-    asked = await ask(request, body.model, names=body.names, **body.arguments)
+    return await reply(request, body, await _asked(request, body))
+
+
+async def _asked(request: Request, body: ChatBody) -> Asked:
+    """The answer to a conversation that the request has, or that a session has and one message goes on with."""
+    if body.session is None:
+        return await ask(request, body.model, names=body.names, **body.arguments)
+    if len(body.messages) != 1:
+        raise bad_request("with a session, messages has the one message that is said now", "messages")
+    with_model(request, body.model, body.session)
+    return await ask_session(request, body.session, body.messages[0], body.turn_options, body.names)
+
+
+async def reply(request: Request, body: ChatBody, asked: Asked) -> Response:
+    """The response with an answer, streamed or whole."""
     runs = await fingerprint(asked.pipe)
     envelope = Envelope.make(ID, asked.model, runs, tier_of(body.priority))
     pieces = Pieces(live=_live(body, asked), scored=body.scored)

@@ -160,7 +160,8 @@ def _store(request: Request) -> ResponseStore:
     """The server's store, made when it is first needed."""
     state = request.app.state
     if not hasattr(state, "responses"):
-        state.responses = ResponseStore()
+        limits = state.config.limits
+        state.responses = ResponseStore(most=limits.responses, seconds=limits.response_seconds)
     store: ResponseStore = state.responses
     return store
 
