@@ -78,6 +78,12 @@ class OrtBinding:
         finally:
             graph.add_seconds(perf_counter() - start)
 
+    def close(self) -> None:
+        """Let go of session and buffers."""
+        self._held = self._io = None
+        self._inputs.clear()
+        self._outputs.clear()
+
     def output(self, port: str) -> NDArray[Any]:
         """The value of an output that was bound to None; read-only where it is the runtime's own memory."""
         assert self._outputs[port] is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -42,6 +43,7 @@ class OrtGraph:
         self._notes = notes
         self._logit_rows = logits is not None
         self._seconds = 0.0
+        self._bindings: weakref.WeakSet[OrtBinding] = weakref.WeakSet()
 
     @property
     def signature(self) -> GraphSignature:
@@ -79,10 +81,14 @@ class OrtGraph:
 
     def binding(self) -> OrtBinding:
         """A new, empty binding."""
-        return OrtBinding(self)
+        made = OrtBinding(self)
+        self._bindings.add(made)
+        return made
 
     def close(self) -> None:
-        """Free the session once no binding refers to it any more."""
+        """Free the session at once, and what its bindings hold; none of them may run any more."""
+        for binding in list(self._bindings):
+            binding.close()
         self.session = self.native = None
 
 
