@@ -36,7 +36,9 @@ export async function getAdmin(path) {
     return await getJson(`admin/${path}`);
   } catch (problem) {
     if (problem.code !== "not_found") throw problem;
-    throw new ApiProblem("graphs and figures belong to the administration, which is switched off here or has a port of its own");
+    throw new ApiProblem(
+      "graphs and figures belong to the administration, which is switched off here or has a port of its own",
+    );
   }
 }
 
@@ -80,7 +82,8 @@ async function request(path, options = {}) {
   }
   if (response.ok) return response;
   const body = await response.json().catch(() => ({}));
-  throw problemOf(body.error ?? { message: `the server answered ${response.status}` }, response.status, response.headers.get("retry-after"));
+  const error = body.error ?? { message: `the server answered ${response.status}` };
+  throw problemOf(error, response.status, response.headers.get("retry-after"));
 }
 
 function lost(error, message) {

@@ -14,13 +14,22 @@ export class Chart {
     this.lines = series.map((_, index) => svg("path", { class: `line s${index + 1}` }));
     this.now = series.map(() => document.createTextNode("–"));
     this.note = el("p", { class: "hint" });
-    const legend = series.map((name, index) =>
-      el("li", {}, el("span", { class: `swatch s${index + 1}` }), el("span", {}, name), " ", el("b", { "data-series": name }, this.now[index])));
-    const picture = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": title },
-      svg("line", { class: "floor", x1: 0, x2: WIDTH, y1: HEIGHT - 1, y2: HEIGHT - 1 }), this.lines);
+    const legend = series.map((name, index) => {
+      const swatch = el("span", { class: `swatch s${index + 1}` });
+      return el("li", {}, swatch, el("span", {}, name), " ", el("b", { "data-series": name }, this.now[index]));
+    });
+    const frame = { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": title };
+    const floor = svg("line", { class: "floor", x1: 0, x2: WIDTH, y1: HEIGHT - 1, y2: HEIGHT - 1 });
+    const picture = svg("svg", frame, floor, this.lines);
     this.most = el("span", { class: "most" });
-    this.element = el("figure", { class: "gauge", id: `gauge-${id}` },
-      el("figcaption", {}, title), el("ul", { class: "legend" }, legend), el("div", { class: "plot" }, picture, this.most), this.note);
+    this.element = el(
+      "figure",
+      { class: "gauge", id: `gauge-${id}` },
+      el("figcaption", {}, title),
+      el("ul", { class: "legend" }, legend),
+      el("div", { class: "plot" }, picture, this.most),
+      this.note,
+    );
   }
 
   /** Add the values of now, by name of series; null leaves a gap. */

@@ -17,7 +17,10 @@ const GAUGES = [
 /** What changed between two snapshots of one engine, by name of series; null is what cannot be said. */
 export function figures(before, now) {
   const span = before ? now.uptime_seconds - before.uptime_seconds : 0;
-  const rate = (read) => (span > 0 && read(now) !== undefined ? Math.max(0, read(now) - (read(before) ?? 0)) / span : null);
+  const rate = (read) => {
+    const value = read(now);
+    return span > 0 && value !== undefined ? Math.max(0, value - (read(before) ?? 0)) / span : null;
+  };
   return {
     generated: rate((stats) => stats.tokens?.generated),
     prompt: rate((stats) => stats.tokens?.prompt),
@@ -81,7 +84,7 @@ export class Gauges {
   #take(found) {
     if (found?.name !== this.#name || !found?.engine) this.#restart(found?.name ?? null);
     if (!found?.engine) {
-      this.title.textContent = found ? `${found.name} · ${found.state}: it is loaded at its first request` : "no package";
+      this.title.textContent = found ? `${found.name} · ${found.state}; its first request loads it` : "no package";
       return;
     }
     const now = found.engine;
@@ -89,10 +92,7 @@ export class Gauges {
     const shown = figures(this.#last, now);
     for (const { chart, id } of this.charts) chart.add(shown, noteOf(id, now));
     this.#last = now;
-    const { submitted = 0, failed = 0, cancelled = 0 } = now.requests ?? {};
-    const counts = [`${figure(submitted)} request${submitted === 1 ? "" : "s"}`, failed && `${figure(failed)} failed`, cancelled && `${figure(cancelled)} cancelled`];
-    const up = `up ${figure(Math.round(now.uptime_seconds))} s`;
-    this.title.textContent = [found.name, found.state, up, ...counts].filter(Boolean).join(" · ");
+    this.title.textContent = [found.name, found.state, ...totals(now)].join(" · ");
   }
 
   #restart(name) {
@@ -102,6 +102,17 @@ export class Gauges {
   }
 }
 
+/** What happened since the engine started, in words. */
+function totals({ uptime_seconds: up, requests: { submitted = 0, failed = 0, cancelled = 0 } = {} }) {
+  return [
+    `up ${figure(Math.round(up))} s`,
+    `${figure(submitted)} request${submitted === 1 ? "" : "s"}`,
+    ...(failed ? [`${figure(failed)} failed`] : []),
+    ...(cancelled ? [`${figure(cancelled)} cancelled`] : []),
+  ];
+}
+
+/** The line below a chart. */
 function noteOf(id, { pages, prefix, preemptions }) {
   if (id === "pages" && pages?.arena) {
     const { used, free } = pages.arena;

@@ -33,7 +33,7 @@ function boxOf(node, measure) {
   return { node, width, height: size.height + inner.height, inner, above: [], below: [] };
 }
 
-/** Rank of each node by id: the longest way to it, and sources moved down to their first reader. */
+/** Rank of each node by id: the longest way to it, then down to just above its first reader. */
 function ranked(nodes, edges) {
   const ranks = new Map(nodes.map(({ id }) => [id, 0]));
   for (let moved = true, left = nodes.length; moved && left >= 0; left -= 1) {
@@ -46,14 +46,11 @@ function ranked(nodes, edges) {
   }
   const order = [...nodes].sort((a, b) => ranks.get(b.id) - ranks.get(a.id));
   for (const { id } of order) {
-    if (edges.some(({ to, from }) => to === id && ranks.get(from) + 1 === ranks.get(id) && hasSource(from, edges))) continue;
     const readers = edges.filter(({ from }) => from === id).map(({ to }) => ranks.get(to));
     if (readers.length > 0) ranks.set(id, Math.min(...readers) - 1);
   }
   return ranks;
 }
-
-const hasSource = (id, edges) => edges.some(({ to }) => to === id);
 
 /** Boxes by rank, with a small stand-in in every rank that an edge passes. */
 function layered(boxes, edges, ranks) {
@@ -83,7 +80,8 @@ function order(layers) {
   for (let sweep = 0; sweep < SWEEPS; sweep += 1) {
     const down = sweep % 2 === 0;
     for (const layer of down ? layers : [...layers].reverse()) {
-      const wanted = new Map(layer.map((box) => [box, mean((down ? box.above : box.below).map((b) => b.order)) ?? box.order]));
+      const place = (box) => mean((down ? box.above : box.below).map((other) => other.order)) ?? box.order;
+      const wanted = new Map(layer.map((box) => [box, place(box)]));
       layer.sort((a, b) => wanted.get(a) - wanted.get(b) || a.order - b.order);
       number(layer);
     }
@@ -163,9 +161,10 @@ function backEdges(scope, boxes) {
       const [from, to] = [boxes.get(edge.from), boxes.get(edge.to)];
       const [below, above] = [from.rank.bottom + TURN + 4 * index, to.rank.top - TURN - 4 * index];
       const [start, end] = [middle(from) + from.width / 4, middle(to) + to.width / 4];
-      const points = [[start, from.y + from.height], [start, below], [lane, below], [lane, above], [end, above], [end, to.y]];
+      const out = [[start, from.y + from.height], [start, below], [lane, below]];
+      const back = [[lane, above], [end, above], [end, to.y]];
       lane += LANE;
-      return { edge, points };
+      return { edge, points: [...out, ...back] };
     });
 }
 

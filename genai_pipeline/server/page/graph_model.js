@@ -44,7 +44,7 @@ class Scope {
 
   /** The node of a value; one that comes from outside the package hangs on its input. */
   value(key) {
-    const value = this.values.get(key) ?? { key, type: "unknown", dtype: null, shape: null, produced_by: null, scope: this.id };
+    const value = this.values.get(key) ?? { key, type: "unknown", produced_by: null, scope: this.id };
     const name = value.scope ? key.slice(value.scope.length + 1) : key;
     const known = this.#nodes.has(`${this.id}|value:${key}`);
     const id = this.node(`value:${key}`, "value", name, form(value), valueFacts(value));

@@ -61,7 +61,8 @@ export class GraphView {
     const placed = layout(graphModel(plan), measure);
     const { width, height } = placed;
     this.#size = { width, height };
-    this.picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": `stages of ${plan.name}` });
+    const label = `stages of ${plan.name}`;
+    this.picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": label });
     this.picture.append(arrowHeads(), this.#scope(placed));
     this.drawing.replaceChildren(this.picture);
     this.detail.replaceChildren(el("p", { class: "hint" }, "Choose a node to see its ports and shapes."));
@@ -122,8 +123,9 @@ export class GraphView {
 }
 
 function arrowHeads() {
-  const head = (id, name) => svg("marker", { id, class: name, viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" },
-    svg("path", { d: "M0 0.5 L8 4 L0 7.5 z" }));
+  const shape = { viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" };
+  const head = (id, name) =>
+    svg("marker", { ...shape, id, class: name }, svg("path", { d: "M0 0.5 L8 4 L0 7.5 z" }));
   return svg("defs", {}, head("head", "head"), head("head-back", "head back"));
 }
 
