@@ -164,7 +164,7 @@ class PackageHost:
         except (GenaiError, ApiError) as error:
             _log_failure(slot, error)
             _tell(slot, error)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - logged, and told to whoever waits
             _log.exception("%s cannot be loaded", slot.served.name, extra={"event": "load_failed"})
             _tell(slot, error)
         else:
