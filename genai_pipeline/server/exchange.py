@@ -25,6 +25,7 @@ class Exchange:
     held: AsyncExitStack = field(default_factory=AsyncExitStack)
     route: str = "unmatched"
     status: int = 0
+    client: str | None = None  # its address
     caller: str | None = None
     model: str | None = None
     usage: Usage | None = None

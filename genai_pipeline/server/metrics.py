@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -38,6 +38,7 @@ class Metrics:
 
     def __init__(self, host: PackageHost) -> None:
         self.started = int(time.time())
+        disable_created_metrics()  # a second figure for each counter, which nobody asked for
         self._registry = CollectorRegistry()
         kept: dict[str, Any] = {"registry": self._registry, "namespace": "genai_http"}
         self._requests = Counter("requests", "Requests by route and status.", ("method", "route", "status"), **kept)

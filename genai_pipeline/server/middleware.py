@@ -37,6 +37,7 @@ class Around:
             return
         server: Starlette = scope["app"]
         exchange = Exchange(request_id(Headers(scope=scope).get("x-request-id")), scope["method"], scope["path"])
+        exchange.client = (scope.get("client") or (None,))[0]
         line = Line(scope, receive, send, server.state.config.limits)
         named = _naming(line, exchange)
         try:
@@ -127,6 +128,7 @@ def _route(scope: Scope) -> str:
 def _log_line(exchange: Exchange) -> None:
     usage = exchange.usage
     figures: dict[str, Any] = {
+        "client": exchange.client,
         "caller": exchange.caller,
         "model": exchange.model,
         "first_token_seconds": None if exchange.first_token is None else round(exchange.first_token, 4),
