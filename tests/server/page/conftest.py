@@ -79,6 +79,7 @@ def says(tiny: Any) -> Callable[..., TinyPackage]:
             script=list(text),
             chat_template=CHAT,
             context_length=1024,
+            generation={"defaults": {"temperature": 0}},
             edit=lambda written: written.update(metadata),
         )
         return package
