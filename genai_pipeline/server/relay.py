@@ -1,4 +1,4 @@
-"""Events of a model on their way to a client: an error before the first byte is a status, a later one ends the stream."""
+"""Events of a model on their way to a client: an early error is a status, a later one ends the stream."""
 
 from __future__ import annotations
 

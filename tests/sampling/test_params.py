@@ -328,7 +328,9 @@ def test_defaults_of_a_package_must_go_together() -> None:
 def test_options_of_a_package_are_checked_where_they_stand() -> None:
     problems = Problems()
     spec = GenerationSpec(
-        Location("f", 9, 1, "generation"), {"top_k": 5, "stop": [""], "top_p": 3}, {"beams": True, "tools": True, "seed": True}
+        Location("f", 9, 1, "generation"),
+        {"top_k": 5, "stop": [""], "top_p": 3},
+        {"beams": True, "tools": True, "seed": True},
     )
     check_declared_options(spec, problems)
     check_declared_options(None, problems)

@@ -51,7 +51,9 @@ def _codes(value: object) -> Iterator[str]:
 
 def _strings() -> Iterator[str]:
     package = ROOT / "genai_pipeline"
-    for file in set(package.rglob("*.py")) - set((package / "importers" / "gguf").rglob("*.py")):
+    others = ("importers/gguf", "server")  # dotted names there are keys of other formats
+    foreign = {file for folder in others for file in (package / folder).rglob("*.py")}
+    for file in set(package.rglob("*.py")) - foreign:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield node.value
