@@ -58,11 +58,6 @@ class ChatBody:
         return {"priority": self.priority, **self.options}
 
     @property
-    def choices(self) -> int:
-        """How many answers are wanted."""
-        return int(self.options.get("n", 1))
-
-    @property
     def scored(self) -> bool:
         """Whether the answer has log probabilities."""
         return bool(self.options.get("logprobs", False))
