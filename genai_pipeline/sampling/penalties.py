@@ -7,7 +7,7 @@ docs/sampling.md.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,8 @@ from genai_pipeline.sampling.options import GenerationOptions
 
 Logits = NDArray[np.float32]
 Ids = NDArray[np.int64]
+
+SMALLEST_PENALTY: Final = 1e-30  # logits divided by it stay finite in float32; a smaller one could not do more
 
 
 class Processor(Protocol):
@@ -98,7 +100,7 @@ class RepetitionPenalty:
     __slots__ = ("_penalty", "_seen")
 
     def __init__(self, options: GenerationOptions, prompt: Sequence[int]) -> None:
-        self._penalty = options.repetition_penalty
+        self._penalty = max(options.repetition_penalty, SMALLEST_PENALTY)
         self._seen = TokenCounts(prompt)
 
     def accept(self, token: int) -> None:

@@ -76,6 +76,8 @@ def test_extreme_settings_stay_exact_and_warn_of_nothing() -> None:
     penalised = GenerationOptions(repetition_penalty=100.0, temperature=5e-324, top_p=1e-300)
     state = sampling_state(penalised, [1])
     assert tokens(logits, [Draw(penalised, 0, 0, 0, None, state)]) == [0]
+    favoured = GenerationOptions(repetition_penalty=5e-324, temperature=0)
+    assert tokens([[9, 2, 0]], [Draw(favoured, 0, 0, 0, None, sampling_state(favoured, [1]))]) == [1]
     dry = GenerationOptions(dry_multiplier=100.0, dry_base=100.0, dry_sequence_breakers=(), temperature=0)
     assert tokens([[9, 1, 0]], [Draw(dry, 0, 0, 0, None, sampling_state(dry, [0] * 60))]) == [1]
     lone = np.array([[-np.inf, 2, -np.inf]], np.float32)
