@@ -171,12 +171,14 @@ def test_items_are_the_conversation_that_a_chat_has(serve: Any) -> None:
     client = serve("kv", context_length=1024)
     ask: Ask = {"temperature": 0, "extra_body": {"ignore_eos": True}}
     items: list[Any] = [
+        {"role": "developer", "content": "be kind"},
         {"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}]},
         {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "c", "annotations": []}]},
         {"role": "user", "content": "d"},
     ]
     messages: list[Any] = [
         {"role": "system", "content": "be good"},
+        {"role": "system", "content": "be kind"},
         {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
         {"role": "assistant", "content": "c"},
         {"role": "user", "content": "d"},

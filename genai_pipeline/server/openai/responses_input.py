@@ -54,8 +54,8 @@ def _message(fields: Fields, conversation: Conversation, at: str) -> None:
     content = _content(fields, "content", at)
     if role == "assistant":
         conversation.answer(content, at)
-    else:
-        conversation.say(role, content, at)
+    else:  # developer is the newer name of system
+        conversation.say("system" if role == "developer" else role, content, at)
 
 
 def _call(fields: Fields, conversation: Conversation, at: str) -> None:
