@@ -82,7 +82,8 @@ async def opened(
     """
     exchange: Exchange = request.state.exchange
     first = asyncio.ensure_future(anext(events, None))
-    exchange.held.push_async_callback(_stopped, first)
+    exchange.held.push_async_callback(events.aclose)
+    exchange.held.push_async_callback(_stopped, first)  # before that
     seconds: float = request.app.state.config.limits.keep_alive_seconds
     await asyncio.wait((first,), timeout=seconds)
     if first.done() and (item := first.result()) is not None:
@@ -120,15 +121,20 @@ async def chunks(events: AsyncGenerator[Numbered, None], writer: Writer, names: 
                 for chunk in writer.event(event, number):
                     yield chunk
     except ApiError as error:
-        if error.status >= 500:
-            cause = error.__cause__ or error
-            extra = {"event": "failed", "error": error.code, "reason": str(cause)}
-            _log.error("a stream failed: %s", cause, extra=extra)
+        note_failure(error)
         yield openai_body(error)
         return
     for chunk in writer.end():
         yield chunk
     yield "[DONE]"
+
+
+def note_failure(error: ApiError) -> None:
+    """Log why a stream ended early, where the fault is not the client's."""
+    if error.status >= 500:
+        cause = error.__cause__ or error
+        extra = {"event": "failed", "error": error.code, "reason": str(cause)}
+        _log.error("a stream failed: %s", cause, extra=extra)
 
 
 def _check(event: Event, names: Names) -> None:

@@ -52,8 +52,10 @@ class ResponseObject:
 
     def add(self, event: Event) -> Iterator[JsonObject]:
         """The events that one event of the answer makes."""
-        for change in self._segments.add(event):
-            for made in self._items.events(change, self._item_status):
+        changes = list(self._segments.add(event))
+        for change in changes:
+            last = change.segment is self._segments.all[-1]
+            for made in self._items.events(change, self._item_status if last else "completed"):
                 yield self._numbered(made)
 
     def fail(self, error: BaseException) -> None:
@@ -70,8 +72,11 @@ class ResponseObject:
 
     def error(self) -> ApiError | None:
         """What prevented an answer."""
-        error = self._segments.error
-        return self._error if error is None else api_error(error)
+        cause = self._segments.error
+        if cause is not None and self._error is None:
+            self._error = api_error(cause)
+            self._error.__cause__ = cause
+        return self._error
 
     @property
     def _status(self) -> str:

@@ -19,7 +19,7 @@ from genai_pipeline.server.api_errors import ApiError, anthropic_body, api_error
 from genai_pipeline.server.asking import ask_pipe, borrow
 from genai_pipeline.server.bodies import read_json
 from genai_pipeline.server.conversation import relocated
-from genai_pipeline.server.relay import Numbered, numbered, opened, whole
+from genai_pipeline.server.relay import Numbered, note_failure, numbered, opened, whole
 from genai_pipeline.server.replies import json_reply
 from genai_pipeline.server.sse import EventStreamResponse, Named
 
@@ -47,13 +47,12 @@ async def _events(events: AsyncGenerator[Numbered, None], made: MessageObject) -
     for begun in made.begin():
         yield _named(begun)
     try:
-        async with aclosing(events):
-            async for _, event in events:
-                if event.error is not None:
-                    raise api_error(event.error, NAMES) from event.error
+        async with aclosing(whole(events, NAMES)) as told:
+            async for _, event in told:
                 for each in made.add(event):
                     yield _named(each)
     except ApiError as error:
+        note_failure(error)
         yield _named(anthropic_body(error))
         return
     for ended in made.end():

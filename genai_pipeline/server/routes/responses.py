@@ -19,7 +19,7 @@ from genai_pipeline.server.openai.responses_input import Item, read_items
 from genai_pipeline.server.openai.responses_object import ResponseObject
 from genai_pipeline.server.openai.responses_request import NAMES, ResponseRequest, read_request
 from genai_pipeline.server.openai.responses_store import MAX_ITEMS, ResponseStore, Stored
-from genai_pipeline.server.relay import Numbered, numbered, opened, whole
+from genai_pipeline.server.relay import Numbered, note_failure, numbered, opened, whole
 from genai_pipeline.server.replies import json_reply
 from genai_pipeline.server.sse import EventStreamResponse, Named
 
@@ -61,6 +61,9 @@ async def _events(
                     yield _named(each)
     except ApiError as error:
         made.fail(error)
+    failed = made.error()
+    if failed is not None:
+        note_failure(failed)
     await keeping.keep(made)
     yield _named(made.end())
 
