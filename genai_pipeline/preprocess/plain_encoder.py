@@ -28,6 +28,16 @@ class Piece:
     control: bool = False
 
 
+def encode_ids(built: Any, text: str) -> list[int]:
+    """Ids of a text under a ``tokenizers.Tokenizer``, nothing added; other threads run meanwhile.
+
+    The library lets them do so for batches only, and a text of a megabyte takes a second.
+    """
+    (encoding,) = built.encode_batch([encodable(text)], add_special_tokens=False)
+    ids: list[int] = encoding.ids
+    return ids
+
+
 class PlainEncoder:
     """One tokenizer that never parses control tokens, with the twins that stand for them."""
 
@@ -72,8 +82,7 @@ class PlainEncoder:
 
     def _encode(self, pieces: Iterable[Piece]) -> list[int]:
         text = "".join(self._twins[piece.text] if piece.control else piece.text for piece in pieces)
-        ids: list[int] = self._built.encode(encodable(text), add_special_tokens=False).ids
-        return ids
+        return encode_ids(self._built, text)
 
     def _forged(self, ids: Sequence[int], pieces: Iterable[Piece]) -> frozenset[str]:
         """Control tokens that came out of ordinary text."""

@@ -26,7 +26,7 @@ from genai_pipeline.errors import PackageError, PackageInvalidError
 from genai_pipeline.metadata.model import TokenizerSpec
 from genai_pipeline.metadata.paths import check_inside
 from genai_pipeline.preprocess.byte_level import ByteTable
-from genai_pipeline.preprocess.plain_encoder import Piece, PlainEncoder, alternatives, encodable
+from genai_pipeline.preprocess.plain_encoder import Piece, PlainEncoder, alternatives, encode_ids
 from genai_pipeline.preprocess.special_tokens import Vocabulary, below, resolve_tokens
 from genai_pipeline.preprocess.token_files import TokenFiles, place_in, read_token_files
 from genai_pipeline.problems import Problems, nearest, one_of
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     import tokenizers
 
 _LAST_ID = (1 << 32) - 1
+SHORT = 256  # tokens up to which decoding is too short to let others run
 
 
 class Tokenizer:
@@ -147,7 +148,7 @@ class Tokenizer:
     def encode_text(self, text: str, allow_special: bool) -> tuple[int, ...]:
         """Ids of a text, nothing added; ``allow_special`` gives the texts of control tokens their meaning."""
         if allow_special:
-            return tuple(self._parsing.encode(encodable(text), add_special_tokens=False).ids)
+            return tuple(encode_ids(self._parsing, text))
         return self.encode_pieces((Piece(text),))
 
     def encode_prompt(self, text: str) -> tuple[int, ...]:
@@ -170,6 +171,9 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
         """Text of ids; ids outside the vocabulary add nothing."""
+        if len(ids) > SHORT:  # as a batch, during which other threads run
+            (text,) = self._parsing.decode_batch([ids], skip_special_tokens=skip_special)
+            return str(text)
         return self._parsing.decode(ids, skip_special_tokens=skip_special)
 
     def is_skipped(self, token: int) -> bool:

@@ -14,10 +14,10 @@ Clock = Callable[[], float]
 class Limits:
     """What one request or connection may take; times are in seconds."""
 
-    body_bytes: int = 4 << 20
+    body_bytes: int = 1 << 20  # what is read in one go, by libraries that let nobody else run, stays short
     header_bytes: int = 32 << 10
     json_depth: int = 64
-    json_items: int = 200_000
+    json_items: int = 100_000
     requests: int = 256  # under way at once
     request_seconds: float = 600.0  # in the queue and running
     header_seconds: float = 10.0  # until a connection has sent the headers of a request

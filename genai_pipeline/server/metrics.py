@@ -38,14 +38,17 @@ class Metrics:
 
     def __init__(self, host: PackageHost) -> None:
         self.started = int(time.time())
-        disable_created_metrics()  # a second figure for each counter, which nobody asked for
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second figure for each counter, which nobody asked for
         self._registry = CollectorRegistry()
         kept: dict[str, Any] = {"registry": self._registry, "namespace": "genai_http"}
         self._requests = Counter("requests", "Requests by route and status.", ("method", "route", "status"), **kept)
         self._seconds = Histogram("request_seconds", "Time of requests.", ("route",), buckets=SECONDS, **kept)
         self._first = Histogram("first_token_seconds", "Time to the first token.", ("model",), buckets=SECONDS, **kept)
         self._tokens = Counter("tokens", "Tokens of requests that ended.", ("model", "kind"), **kept)
-        self._lag = Gauge("loop_lag_seconds", "Longest delay of the event loop in the last seconds.", **kept)
+        late = "Longest delay of the event loop in the last ten seconds."
+        blocked = "The same without the time in which no processor was to be had."
+        self._late = Gauge("loop_lag_seconds", late, **kept)
+        self._blocked = Gauge("loop_blocked_seconds", blocked, **kept)
         self._registry.register(_Engines(host))
 
     def ended(self, exchange: Exchange) -> None:
@@ -60,9 +63,10 @@ class Metrics:
             self._tokens.labels(exchange.model, "prompt").inc(exchange.usage.prompt_tokens)
             self._tokens.labels(exchange.model, "completion").inc(exchange.usage.completion_tokens)
 
-    def lagged(self, seconds: float) -> None:
-        """Take note of how late the event loop was at worst."""
-        self._lag.set(seconds)
+    def lagged(self, late: float, blocked: float) -> None:
+        """Take note of how late the event loop was at worst, in seconds; see ``lag``."""
+        self._late.set(late)
+        self._blocked.set(blocked)
 
     def text(self) -> bytes:
         """Everything in Prometheus's text format; may run on any thread."""
