@@ -15,6 +15,7 @@ from genai_pipeline.sampling.sampler import Draw, choose_tokens
 from genai_pipeline.scheduler.scheduler import Scheduler
 from genai_pipeline.speculative.drafter import Want
 from genai_pipeline.speculative.speculation import Speculation, Verified
+from genai_pipeline.speculative.stats import judged
 
 
 class Drafting:
@@ -36,9 +37,8 @@ class Drafting:
         """A decode run with or without drafts took so long."""
         rows = []
         for sequence, start, drafts, picked in zip(batch.sequences, batch.starts, batch.drafts, picks, strict=True):
-            found = list(zip(sequence.drafts[:drafts], picked.tokens, strict=False))
-            accepted = sum(draft == choice.token for draft, choice in found)
-            rows.append(Verified(sequence.id, start, len(found), accepted))
+            chosen = [choice.token for choice in picked.tokens]
+            rows.append(Verified(sequence.id, start, *judged(sequence.drafts[:drafts], chosen)))
         self._speculation.ran(rows, seconds)
 
     def forget(self, sequence: Sequence) -> None:

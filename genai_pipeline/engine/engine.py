@@ -68,6 +68,8 @@ class Engine:
         """
         state = RequestState(request)
         try:
+            with self._lock:
+                self._check_room()  # before the work of taking it in, and again after it
             work = self._walk.begin(state)
             with self._lock:
                 if self._closed is not None:
@@ -87,9 +89,9 @@ class Engine:
             raise QueueFullError(message, hint="try again when some have ended")
 
     def _enter(self, state: RequestState, work: Work) -> None:
-        with self._lock:
+        with self._lock:  # it is always in one of the two counts
             self._entering -= 1
-        self._requests.enter(state, work)
+            self._requests.enter(state, work)
 
     def cancel(self, state: RequestState) -> None:
         """End a request from any thread; its stream then ends with ``cancelled``. Harmless when it has ended."""

@@ -41,9 +41,9 @@ def choice_end(sequence: Sequence, part: AnswerPart) -> Event:
     """The event that ends a choice, with what was held back."""
     assert sequence.finish_reason is not None
     reason: FinishReason = sequence.finish_reason
+    stop = sequence.text.stop_string if reason == "stop" else None
     if reason == "stop" and sequence.text.called:
         reason = "tool_calls"
-    stop = sequence.text.stop_string if reason == "stop" else None
     return replace(late_event(sequence.choice, part), finish_reason=reason, stop_string=stop, error=sequence.error)
 
 

@@ -60,10 +60,10 @@ class Intake:
         self._answers.check(form)
         check_search(options, form, self._rules.bounds)
         if self._prompt_keys <= state.values.keys():
-            state.constraints[self._stage.id] = self._answers.compile(form, self._prompt_text(state))
             granted = state.grants[self._stage.id] = self._grant(len(self._prompt(state)), options)
             if granted.note:
                 state.notes.append(granted.note)
+            state.constraints[self._stage.id] = self._answers.compile(form, self._prompt_text(state))
 
     def new_sequences(self, state: RequestState) -> list[Sequence]:
         """A sequence for every choice of a request, further ones to be forked from the first.

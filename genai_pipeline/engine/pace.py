@@ -20,7 +20,9 @@ class Pace:
         self._step = _smooth(self._step, seconds)
 
     def prefill_took(self, num_tokens: int, seconds: float) -> None:
-        """A prefill run of so many tokens took this long."""
+        """A prefill run of so many tokens took this long; a few tokens say nothing of many."""
+        if num_tokens < SMALLEST and self._token is not None:
+            return
         self._token = _cautious(self._token, seconds / num_tokens)
 
     @property

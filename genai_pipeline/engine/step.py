@@ -20,6 +20,7 @@ from genai_pipeline.errors import GenaiError
 from genai_pipeline.sampling.state import Chosen
 from genai_pipeline.scheduler.plan import StepPlan
 from genai_pipeline.scheduler.scheduler import Scheduler
+from genai_pipeline.speculative.stats import judged
 from genai_pipeline.types import FinishReason
 
 
@@ -111,7 +112,7 @@ class Stepper:
         drafts, sequence.drafts = sequence.drafts[:num_drafts], []
         reason, error = self._join(loop, sequence, picked.tokens), None
         if drafts:
-            _count(sequence, drafts, sequence.tokens[before:])
+            sequence.speculation = sequence.speculation.verified(*judged(drafts, sequence.tokens[before:]))
         if reason is None and picked.error is not None:
             reason, error = "error", picked.error
         elif reason is None and picked.tokens:
@@ -182,9 +183,9 @@ class Stepper:
         for state in {sequence.request for sequence in batch.sequences}:
             state.graph_seconds += seconds
         pace = self._paces[loop.id]
-        if kind == "decode":
+        if kind != "prefill":
             pace.decode_took(seconds)
-        elif kind == "prefill":
+        else:
             pace.prefill_took(batch.size * batch.width, seconds)
             self._scheduler.costs = replace(self._scheduler.costs, prefill=int(1e9 * (pace.prefill_seconds or 0)))
         self._scheduler.prefill_beside[loop.id] = pace.prefill_beside()
@@ -219,10 +220,3 @@ class Stepper:
         elif choice.logprobs is not None and loop.rules.streams:
             state.request.emit(end_token_event(sequence.choice, choice))
         return loop.ending(sequence, token, last=last)
-
-
-def _count(sequence: Sequence, drafts: list[int], joined: list[int]) -> None:
-    """Count drafts: as far as tokens joined the sequence at their places, and those that were these very tokens."""
-    found = list(zip(drafts, joined, strict=False))
-    right = sum(draft == token for draft, token in found)
-    sequence.speculation = sequence.speculation.verified(len(found), right)

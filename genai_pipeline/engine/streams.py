@@ -58,9 +58,9 @@ class AsyncStream(AsyncIterator[Event]):
     """The same for asyncio: events are handed to the loop that made the stream, so nothing there ever blocks."""
 
     def __init__(self, submit: Submit | None = None) -> None:
+        self._ended = True  # first: without a running loop there is nothing to end
         self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
-        self._ended = True
         self.prompt_tokens = 0  # length of the prompt, where the stream was opened with it
         if submit is not None:
             self._begun(submit(self._emit))

@@ -43,6 +43,7 @@ class DraftLength:
 
         0 when it does not pay, or before the first plain step was measured. The first ever verified is one token.
         """
+        self._account += self._charged.pop(sequence, 0.0)  # for drafts that were never verified
         step = self.costs.step(load.rows, load.longest)
         if not step or most < 1:
             return 0

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+
+def judged(drafts: Sequence[int], chosen: Sequence[int]) -> tuple[int, int]:
+    """(verified, accepted) of the drafts of one run, by the tokens that were chosen at their places.
+
+    All were verified, unless the sequence ended within those that were right.
+    """
+    right = next((i for i, pair in enumerate(zip(drafts, chosen, strict=False)) if pair[0] != pair[1]), None)
+    if right is not None:
+        return len(drafts), right
+    accepted = min(len(drafts), len(chosen))
+    return accepted, accepted
 
 
 @dataclass(frozen=True, slots=True)
