@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import ExitStack
 from typing import Any
 
 from starlette.applications import Starlette
@@ -18,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from genai_pipeline.errors import GenaiError
 from genai_pipeline.server.api_errors import CLIENT_GONE, ApiError, api_error, error_body, error_headers
 from genai_pipeline.server.exchange import Exchange, request_id
+from genai_pipeline.server.gate import Gate
 from genai_pipeline.server.json_text import dumps
 from genai_pipeline.server.line import ClientGoneError, Line
 
@@ -60,31 +60,35 @@ class Around:
     async def _serve(self, scope: Scope, line: Line, send: Send, exchange: Exchange) -> None:
         """The response, an error as one; what was held is let go before this ends."""
         state: dict[str, Any] = scope.setdefault("state", {})
-        with ExitStack() as inside:
-            async with exchange.held:
-                try:
-                    gate = scope["app"].state.gate
-                    caller = inside.enter_context(gate.enter(scope["path"], Headers(scope=scope)))
-                    exchange.caller = caller.id
-                    state.update(id=exchange.id, caller=caller, exchange=exchange)
-                    line.watch()
-                    await self._app(scope, line.receive, send)
-                except (ApiError, GenaiError, HTTPException) as error:
-                    await _answer(scope, line, send, exchange, error)
-                except (ClientGoneError, asyncio.CancelledError):
-                    raise
-                except Exception as error:  # noqa: BLE001 - logged, and answered with a 500
-                    _log.exception("a request failed", extra={"event": "failed", "id": exchange.id})
-                    await _answer(scope, line, send, exchange, error)
+        async with exchange.held:
+            try:
+                gate: Gate = scope["app"].state.gate
+                caller = exchange.held.enter_context(gate.enter(scope["path"], Headers(scope=scope)))
+                exchange.caller = caller.id
+                state.update(id=exchange.id, caller=caller, exchange=exchange)
+                line.watch()
+                await self._app(scope, line.receive, send)
+            except (ApiError, GenaiError, HTTPException) as error:
+                await _answer(scope, line, send, exchange, error)
+            except (ClientGoneError, asyncio.CancelledError):
+                raise
+            except Exception as error:  # noqa: BLE001 - logged, and answered with a 500
+                _log.exception("a request failed", extra={"event": "failed", "id": exchange.id})
+                await _answer(scope, line, send, exchange, error)
 
 
 def _naming(line: Line, exchange: Exchange) -> Send:
-    """What sends, and gives the response its request's id under the names that the two interfaces have for it."""
+    """What sends: the response gets its request's id, under the names that the two interfaces have for it.
+
+    What is held is let go before the last byte, so that a client that has its answer finds its place free.
+    """
 
     async def send(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             headers["x-request-id"] = headers["request-id"] = exchange.id
+        elif not message.get("more_body", False):
+            await exchange.held.aclose()
         await line.send(message)
 
     return send
