@@ -30,6 +30,7 @@ class Asked(AsyncIterator[Event]):
         self.pipe = pipe
         self.model = exchange.model or ""
         self.prompt_tokens: int = getattr(events, "prompt_tokens", 0)
+        exchange.prompted += self.prompt_tokens
 
     async def __anext__(self) -> Event:
         event = await anext(self._events)

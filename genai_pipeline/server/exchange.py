@@ -29,6 +29,7 @@ class Exchange:
     caller: str | None = None
     model: str | None = None
     usage: Usage | None = None
+    prompted: int = 0  # tokens of prompts that were asked
     generated: int = 0  # tokens seen so far
     first_token: float | None = None  # seconds
     error: str | None = None
@@ -53,7 +54,8 @@ class Exchange:
     def spent(self) -> int:
         """Tokens that the request cost: those of prompt and answer, or as many as came before it was given up."""
         usage = self.usage
-        return self.generated if usage is None else max(self.generated, usage.prompt_tokens + usage.completion_tokens)
+        counted = 0 if usage is None else usage.prompt_tokens + usage.completion_tokens
+        return max(counted, self.prompted + self.generated)
 
 
 def _sum(one: Usage, other: Usage) -> Usage:

@@ -98,9 +98,10 @@ async def _answer(scope: Scope, line: Line, send: Send, exchange: Exchange, erro
     """Tell the client of an error, if nothing was sent yet; else end the connection without an end of the response."""
     told = _http_error(error) if isinstance(error, HTTPException) else api_error(error)
     exchange.error = told.code or told.type
-    if told.status >= 500 and isinstance(error, GenaiError):
-        extra = {"event": "failed", "id": exchange.id, "error": error.code, "reason": error.message}
-        _log.error("a request failed: %s", error.message, extra=extra)
+    reason = error.__cause__ or error  # routes have made an ApiError of it, for clients
+    if told.status >= 500 and isinstance(reason, GenaiError):
+        extra = {"event": "failed", "id": exchange.id, "error": reason.code, "reason": reason.message}
+        _log.error("a request failed: %s", reason.message, extra=extra)
     if line.started:
         if not line.complete:
             raise ClientGoneError

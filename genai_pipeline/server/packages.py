@@ -168,7 +168,8 @@ class PackageHost:
             _log.exception("%s cannot be loaded", slot.served.name, extra={"event": "load_failed"})
             _tell(slot, error)
         else:
-            slot.idle.set()
+            if slot.pins == 0:
+                slot.idle.set()
             for turn in slot.waiting:
                 if not turn.done():
                     _pin(slot)
@@ -181,6 +182,8 @@ class PackageHost:
         """Load a package into memory that is there or is made free."""
         needed = await asyncio.to_thread(footprint, slot.served, self._limit)
         async with self._room:
+            if slot.pipe is not None and not slot.leaving:
+                return slot.pipe  # it was to leave, and stayed: its requests took too long
             await self._make_room(needed)
             started = time.monotonic()
             pipe = slot.pipe = await self._opened(slot)

@@ -202,3 +202,23 @@ def test_a_package_that_is_wrong_keeps_the_server_from_starting(live: Any, tiny:
         graph.write_bytes(b"\0")
     with pytest.raises(PackageError):
         live(bad)
+
+
+def test_a_package_that_was_to_leave_and_stayed_is_not_loaded_again(host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packages, "BUSY_SECONDS", 0.2)
+
+    async def work(host: PackageHost) -> None:
+        async def other() -> None:
+            with pytest.raises(ApiError, match="other models are in use"):
+                await host.load("b")
+
+        async with host.use("a") as pipe:
+            leaving = asyncio.create_task(other())
+            while states(host)["a"] != "leaving":
+                await asyncio.sleep(0)
+            async with host.use("a") as again:  # waits until it is known that the package stays
+                assert again is pipe
+            await leaving
+        assert [figures["loads"] for figures in host.stats() if figures["name"] == "a"] == [1]
+
+    run(host("a", "b", memory=ROOM_FOR_ONE), work)
