@@ -65,7 +65,7 @@ class Requests:
         if sequence.error is not None:
             self.end(state, "error", sequence.error)
             return
-        end = choice_end(sequence, self._held(sequence))
+        end = choice_end(sequence, self._flush(sequence))
         over = all(other.finish_reason is not None for other in state.sequences[loop])
         if loop == self._walk.last_loop:
             if over:
@@ -116,7 +116,7 @@ class Requests:
             sequence.finish_reason, sequence.error = reason, error
         for search in state.searches.values():
             self.end_search(search)
-        ends = [choice_end(s, self._held(s)) for s in ending] or [Event(finish_reason=reason, error=error)]
+        ends = [choice_end(s, self._flush(s)) for s in ending] or [Event(finish_reason=reason, error=error)]
         for end in ends[:-1]:
             state.request.emit(end)
         self._close(state, ends[-1], {})
@@ -187,7 +187,7 @@ class Requests:
         self._listener.ended(state, end.finish_reason or "error")
         state.request.emit(None)
 
-    def _held(self, sequence: TokenSequence) -> AnswerPart:
+    def _flush(self, sequence: TokenSequence) -> AnswerPart:
         """What was held back, of a loop whose text is an output."""
         part = sequence.text.finish()
         return part if self._loops[sequence.loop].rules.streams else NOTHING
