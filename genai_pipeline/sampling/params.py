@@ -15,6 +15,7 @@ from genai_pipeline.sampling.options import GenerationOptions
 
 # Options of the answer's form: packages may bound them like those of generation, but others read them.
 FORM_OPTIONS: Final = frozenset({"response_format", "regex", "grammar", "choices", "tools"})
+_STOPS: Final = ("stop", "stop_token_ids")
 
 
 def resolve_options(
@@ -35,11 +36,19 @@ def resolve_options(
             if source == "request" and overrides is not None:
                 _check_override(name, value, chosen[name], overrides)
             sources[name] = source
+    _add_stops(chosen, request, defaults or {})
     _check_search_declared(chosen, defaults or {}, overrides or {})
     drop_excluded_defaults(chosen, sources)
     options = GenerationOptions(**chosen, sources=sources)
     check_together(options)
     return options
+
+
+def _add_stops(chosen: dict[str, Any], request: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+    """What a request stops at adds to what the package does: its model ends turns with that."""
+    for name in _STOPS:
+        if name in request and name in defaults:
+            chosen[name] = tuple(dict.fromkeys((*check_option(name, defaults[name]), *chosen[name])))
 
 
 def _check_search_declared(

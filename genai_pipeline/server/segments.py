@@ -67,8 +67,8 @@ class Segments:
         piece = self._pieces.add(event)
         if piece.reasoning:
             yield from self._more("reasoning", piece.reasoning)
-        if piece.logprobs is not None and not piece.reasoning:
-            self._scores.append(piece.logprobs)
+        else:
+            self._scores.extend(piece.logprobs)
         yield from self._said(piece)
         self._begun.update(delta.id for delta in event.tool_calls if delta.id is not None)
         if piece.finish_reason is not None:

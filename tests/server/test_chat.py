@@ -133,6 +133,14 @@ def test_stops_of_the_request_add_to_every_declared_end_token(chat: Any, end: st
         assert outcome(say(stop=stop)) == ("O P", "stop", 3)
 
 
+def test_stops_of_the_request_add_to_the_stop_strings_that_the_package_declares(chat: Any) -> None:
+    """B11."""
+    say = chat(script=["O", " P", "\nUser", " Q"], generation={"defaults": {"stop": ["\nUser"]}})
+    for stop in (None, "\nObservation", []):
+        assert outcome(say(stop=stop)) == ("O P", "stop", 3)
+    assert outcome(say(stop=" P")) == ("O", "stop", 2)
+
+
 def test_the_packages_defaults_hold_until_the_request_says_otherwise(chat: Any) -> None:
     """B18: silence is the package's value; 0 and 1.0 are the client's."""
     kinds = {"a": 0.4, "b": 0.35, "c": 0.25}

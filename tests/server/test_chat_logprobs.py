@@ -76,3 +76,15 @@ def test_every_choice_has_its_own(live: Any, tiny: Any, http: httpx.Client) -> N
     for choice in body["choices"]:
         tokens = [entry["token"] for entry in choice["logprobs"]["content"]]
         assert "".join(tokens) == choice["message"]["content"]
+
+
+@pytest.mark.parametrize(("stop", "tokens"), [("O P Q", []), (" Q", ["O", " P"]), ("P X", ["O", " P", " Q", " R"]),
+                                              ("P Q", ["O", " P"])])  # fmt: skip
+def test_tokens_of_a_stop_string_are_not_told(
+    live: Any, tiny: Any, http: httpx.Client, stop: str, tokens: list[str]
+) -> None:
+    """B03: nor those that might begin one, before it is clear; one that has text before the stop string is told."""
+    url = live(tiny("script"))
+    content = ask(http, url, logprobs=True, stop=stop).json()["choices"][0]["logprobs"]["content"]
+    assert [entry["token"] for entry in content] == tokens
+    assert streamed(ask(http, url, logprobs=True, stop=stop, stream=True)) == content

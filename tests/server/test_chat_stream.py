@@ -197,7 +197,7 @@ def test_bad_requests_do_nothing_to_a_stream_under_way(serving: Any, tiny: Any, 
 
 
 def test_a_full_queue_is_a_429_before_the_first_byte(serving: Any, tiny: Any, http: httpx.Client) -> None:
-    server = serving(tiny("kv", context_length=60_000), load={**ONE_PLACE, "max_queue": 1})
+    server = serving(tiny("kv", context_length=60_000), load={**ONE_PLACE, "max_queue": 0})
     long = {"messages": USER, "temperature": 0, "max_tokens": 50_000, "stream": True}
     with http.stream("POST", server.url + PATH, json=long) as response:
         next(response.iter_lines())

@@ -51,7 +51,7 @@ class ChatChunks:
         return {**self._head, "choices": [choice]}
 
     def _logprobs(self, piece: Piece) -> JsonObject | None:
-        return None if piece.logprobs is None else chat_logprobs((piece.logprobs,), self._bytes_of)
+        return chat_logprobs(piece.logprobs, self._bytes_of) if piece.logprobs else None
 
 
 def _delta(piece: Piece) -> JsonObject:

@@ -14,7 +14,7 @@ from genai_pipeline.server.bodies import Fields
 from genai_pipeline.types import RequestOptions
 
 _LIMIT: Final = "max_new_tokens"
-_LIMIT_FIELDS: Final = ("max_completion_tokens", "max_tokens")  # the newer one first: it wins
+_LIMIT_FIELDS: Final = ("max_completion_tokens", "max_tokens", _LIMIT)  # the newest one first: it wins
 
 # Options that a field of another name or form stands for, or that are not for clients.
 _ELSEWHERE: Final = frozenset(

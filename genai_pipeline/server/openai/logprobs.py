@@ -63,12 +63,10 @@ class TextLogprobs:
         for token, one in zip(tokens[1:], scores, strict=True):
             self._add(token, one.logprob, self._top(one))
 
-    def add(self, scored: TokenLogprobs) -> None:
-        """A token of the answer."""
-        self._add(scored.token, scored.logprob, self._top(scored))
-
-    def take(self) -> dict[str, Any]:
-        """What was added since the last time."""
+    def added(self, answer: Iterable[TokenLogprobs]) -> dict[str, Any]:
+        """Tokens of the answer, behind what was added before and not given yet."""
+        for one in answer:
+            self._add(one.token, one.logprob, self._top(one))
         taken, self._lists = self._lists, _lists()
         return taken
 

@@ -3,6 +3,8 @@
 A tool call in the making may turn out to be none: then all of it is text. So a call is held back until it is whole,
 and comes in one piece. Where a grammar binds the calls (see ``fields.calls_follow_grammar``) they can only be cut
 off by a limit, and their arguments come as they are made; a call that is cut ends there, and the finish reason says so.
+
+Log probabilities come with the text of their tokens: those of tokens that turn out to write a stop string never do.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ class Piece:
     content: str = ""
     reasoning: str = ""
     calls: tuple[ToolCallDelta, ...] = ()
-    logprobs: TokenLogprobs | None = None
+    logprobs: tuple[TokenLogprobs, ...] = ()
     finish_reason: str | None = None
 
     @property
@@ -39,6 +41,7 @@ class Pieces:
     def __init__(self, *, live: bool = False, scored: bool = True) -> None:
         """``live``: pieces of calls are passed on at once. ``scored``: log probabilities are passed on too."""
         self._scored = scored
+        self._waiting: defaultdict[int, list[TokenLogprobs]] = defaultdict(list)  # of tokens whose text is not out
         self._calls: defaultdict[int, Calls] = defaultdict(LiveCalls if live else HeldCalls)
 
     def add(self, event: Event) -> Piece:
@@ -49,8 +52,18 @@ class Pieces:
         if event.finish_reason == "cancelled":
             raise unavailable("the request was cancelled", code="cancelled")
         content, calls = self._calls[event.index].take(event)
-        logprobs = event.logprobs if self._scored and event.token is not None else None
-        return Piece(event.index, content, event.reasoning, calls, logprobs, event.finish_reason)
+        return Piece(event.index, content, event.reasoning, calls, self._logprobs(event), event.finish_reason)
+
+    def _logprobs(self, event: Event) -> tuple[TokenLogprobs, ...]:
+        """The log probabilities of the tokens whose text is known not to be a stop string's, as of now."""
+        waiting = self._waiting[event.index]
+        if event.logprobs is not None and event.token is not None and self._scored:
+            waiting.append(event.logprobs)
+        said = event.text or event.reasoning or event.tool_calls
+        if not waiting or not (said or (event.finish_reason is not None and event.stop_string is None)):
+            return ()
+        self._waiting[event.index] = []
+        return tuple(waiting)
 
 
 class Calls(ABC):
@@ -142,8 +155,7 @@ class Whole:
         self.reasoning.append(piece.reasoning)
         for delta in piece.calls:
             self.calls.setdefault(delta.index, []).append(delta)
-        if piece.logprobs is not None:
-            self.logprobs.append(piece.logprobs)
+        self.logprobs.extend(piece.logprobs)
         self.finish_reason = piece.finish_reason or self.finish_reason
 
     def whole_calls(self) -> list[ToolCall]:

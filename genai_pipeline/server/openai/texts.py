@@ -54,9 +54,8 @@ class TextChunks:
                 yield self._chunk(index, text=self._prompts[prompt].text)
         if piece.says:
             logprobs = None
-            if piece.logprobs is not None:
-                self._scores[index].add(piece.logprobs)
-                logprobs = self._scores[index].take()
+            if piece.logprobs:
+                logprobs = self._scores[index].added(piece.logprobs)
             reasoning = {"reasoning_content": piece.reasoning} if piece.reasoning else {}
             yield self._chunk(index, text=piece.content, logprobs=logprobs, **reasoning)
         if piece.finish_reason is not None:
@@ -123,9 +122,7 @@ class TextCompletion:
         made = TextLogprobs(self._bytes_of)
         if shown is not None:
             made.prompt(shown.tokens, scores, shown.text)
-        for scored in whole.logprobs:
-            made.add(scored)
-        return made.take()
+        return made.added(whole.logprobs)
 
 
 def _mean_logprob(whole: Whole) -> float:

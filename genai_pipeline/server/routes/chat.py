@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from starlette.requests import Request
@@ -55,7 +56,7 @@ async def reply(request: Request, body: ChatBody, asked: Asked) -> Response:
     completion = ChatCompletion(envelope, pieces, asked.pipe.token_bytes, scored=body.scored, metadata=body.metadata)
     async for _, event in whole(events, body.names):
         completion.event(event)
-    return await json_reply(completion.object())
+    return await json_reply(await asyncio.to_thread(completion.object) if body.scored else completion.object())
 
 
 def _live(body: ChatBody, asked: Asked) -> bool:

@@ -43,7 +43,8 @@ async def create(request: Request) -> Response:
     completion = TextCompletion(envelope, body, shown, pipe.token_bytes)
     async for number, event in whole(events, body.names):
         completion.event(event, number)
-    return await json_reply(completion.object())
+    scored = body.logprobs is not None
+    return await json_reply(await asyncio.to_thread(completion.object) if scored else completion.object())
 
 
 async def _asked(request: Request, pipe: Pipeline, body: CompletionBody, prompt: dict[str, Any]) -> Asked:
