@@ -410,6 +410,7 @@ def test_priorities_are_service_tiers(chat: Any, sent: dict[str, str], tier: str
 def test_fields_that_change_no_answer_and_unknown_ones_are_skipped(chat: Any) -> None:
     """Decision 3."""
     noted = {"user": "u", "safety_identifier": "s", "prompt_cache_key": "k", "store": False, "modalities": ["text"]}
+    noted["verbosity"] = "medium"
     assert text(chat()(**noted, nobody_knows_this=1, metadata=None, response_format={"type": "text"})) == "O P Q R"
 
 

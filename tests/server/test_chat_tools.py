@@ -167,6 +167,26 @@ def test_strict_tools_leave_text_free(tools: Any) -> None:
     assert len(pieces) > 5
 
 
+def test_tools_that_are_not_allowed_are_not_offered(tools: Any) -> None:
+    say = tools()
+    other = {"type": "function", "function": {"name": "then", "parameters": SCHEMA}}
+
+    def allowed(*names: str, mode: str = "auto") -> dict[str, Any]:
+        listed = [{"type": "function", "function": {"name": name}} for name in names]
+        return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": listed}}
+
+    alone = say(tools=[TOOL])
+    narrowed = say(tools=[TOOL, other], tool_choice=allowed("now"))
+    assert whole(narrowed) == whole(alone)
+    assert narrowed.json()["usage"]["prompt_tokens"] == alone.json()["usage"]["prompt_tokens"]
+    assert whole(say(tools=[TOOL, other], tool_choice=allowed("then")))[1] == []
+    assert whole(say(tools=[TOOL, other], tool_choice=allowed("now", mode="required")))[1] == [("now", ARGUMENTS)]
+    for wrong in (allowed("never"), allowed("now", mode="none"), {"type": "allowed_tools"}):
+        response = say(tools=[TOOL], tool_choice=wrong)
+        assert response.status_code == 400
+        assert response.json()["error"]["param"].startswith("tool_choice.allowed_tools")
+
+
 def test_choices_have_calls_of_their_own(tools: Any) -> None:
     say = tools()
     choices = say(tools=[TOOL], n=2).json()["choices"]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from genai_pipeline.server.bodies import Fields
+from genai_pipeline.server.openai.allowed_tools import narrowed
 from genai_pipeline.server.openai.fields import note_fields, read_metadata, read_options, read_priority, read_stream
 
 # Fields of the interface that would change the answer, or promise what is not there.
@@ -18,7 +19,6 @@ _UNSUPPORTED: Final = (
     "function_call",
     "moderation",
     "prediction",
-    "verbosity",
     "web_search_options",
 )
 _ANSWER_OPTIONS: Final = (
@@ -30,6 +30,7 @@ _ANSWER_OPTIONS: Final = (
     "logprobs",
     "top_logprobs",
 )
+_VERBOSITIES: Final = ("low", "medium", "high")
 _UNSUPPORTED_IN_MESSAGES: Final = ("audio", "function_call")
 
 
@@ -71,6 +72,8 @@ def read_chat(fields: Fields) -> ChatBody:
     modalities = fields.list("modalities")
     if modalities not in (None, ["text"]):
         raise fields.wrong("modalities", 'may be ["text"] only')
+    if fields.choice("verbosity", _VERBOSITIES) not in (None, "medium"):
+        fields.refuse("verbosity")
     note_fields(fields)
     stream, usage = read_stream(fields)
     options, names = read_options(fields, *_ANSWER_OPTIONS)
@@ -78,7 +81,7 @@ def read_chat(fields: Fields) -> ChatBody:
     return ChatBody(
         model=fields.text("model"),
         messages=[_message(f"messages[{index}]", message) for index, message in enumerate(messages)],
-        options=options,
+        options=narrowed(options),
         names=names,
         priority=read_priority(fields),
         stream=stream,
