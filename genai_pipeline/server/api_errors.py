@@ -37,6 +37,7 @@ _ANTHROPIC_TYPES: Final = {
     503: "overloaded_error",
 }
 _UNAVAILABLE: Final = "the model cannot be loaded at the moment"
+_UNLOADED: Final = "the model was unloaded, or the server is going down; send it again later"
 _BROKEN: Final = "the server could not carry out this request; its log has the reason under the request's id"
 
 
@@ -104,7 +105,13 @@ _OTHERS: Final[tuple[tuple[type[GenaiError], int, str, str, str], ...]] = (
     (CheckpointError, 400, "invalid_request_error", "checkpoint_invalid", "the saved state cannot be used"),
     (ExtraMissingError, 400, "invalid_request_error", "extra_missing", ""),
     (RequestTimeoutError, 408, "timeout_error", "timeout", ""),
-    (EngineClosedError, 503, "server_error", "model_unloaded", "the model was unloaded; the request may be sent again"),
+    (
+        EngineClosedError,
+        503,
+        "server_error",
+        "model_unloaded",
+        _UNLOADED,
+    ),
     (EngineFailedError, 500, "server_error", "engine_failed", _BROKEN),
     (PackageError, 503, "server_error", "model_unavailable", _UNAVAILABLE),
     (BackendError, 500, "server_error", "backend_error", _BROKEN),

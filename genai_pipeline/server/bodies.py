@@ -55,6 +55,9 @@ def _too_large(limit: int) -> ApiError:
 
 def _check_content_type(request: Request) -> None:
     """Only JSON is taken, so that no other web page can send a request through somebody's browser unasked."""
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding != "identity":
+        raise ApiError(415, "the body must come as it is, without Content-Encoding", code="encoded_body")
     given = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if given != "application/json" and not (given.startswith("application/") and given.endswith("+json")):
         raise ApiError(415, "the body must be JSON: send the header Content-Type: application/json", code="not_json")

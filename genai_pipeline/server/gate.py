@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from starlette.datastructures import Headers
 
@@ -13,6 +14,9 @@ from genai_pipeline.server.callers import Caller, Callers
 from genai_pipeline.server.config import LOCAL_NAMES, ServerConfig
 
 DRAIN_RETRY_SECONDS = 10
+
+
+READING: Final = frozenset(("GET", "HEAD", "OPTIONS"))  # methods that change nothing
 
 
 class Gate:
@@ -36,9 +40,11 @@ class Gate:
         return self._inside
 
     @contextmanager
-    def enter(self, path: str, headers: Headers) -> Iterator[Caller]:
+    def enter(self, path: str, headers: Headers, method: str = "GET") -> Iterator[Caller]:
         """One request, let in or turned away with ApiError 401, 403, 429 or 503."""
         self._check_host(headers)
+        if method not in READING:
+            self._check_origin(headers)
         if path in self._open_paths:
             yield self._known(headers)
             return
@@ -82,6 +88,17 @@ class Gate:
         if self._names is not None and _host_name(headers.get("host", "")) not in self._names:
             message = "this server is not addressed by that name"
             raise ApiError(403, message, type="permission_error", code="host_not_allowed")
+
+    def _check_origin(self, headers: Headers) -> None:
+        """Pages of other sites may not change anything here through somebody's browser, unless they are listed."""
+        origin = headers.get("origin")
+        if origin is None or origin in self._config.cors or "*" in self._config.cors:
+            return
+        netloc = origin.partition("://")[2]
+        own = netloc == headers.get("host") if self._names is None else _host_name(netloc) in self._names
+        if not own:
+            message = "web pages of this origin may not use the server"
+            raise ApiError(403, message, type="permission_error", code="origin_not_allowed")
 
 
 def check_admin(caller: Caller) -> None:

@@ -63,7 +63,7 @@ class Around:
         async with exchange.held:
             try:
                 gate: Gate = scope["app"].state.gate
-                caller = exchange.held.enter_context(gate.enter(scope["path"], Headers(scope=scope)))
+                caller = exchange.held.enter_context(gate.enter(scope["path"], Headers(scope=scope), scope["method"]))
                 exchange.caller = caller.id
                 state.update(id=exchange.id, caller=caller, exchange=exchange)
                 line.watch()

@@ -123,7 +123,7 @@ class PackageHost:
                 "state": slot.state,
                 "requests": slot.pins,
                 "loads": slot.loads,
-                "bytes": slot.nbytes,
+                **({"bytes": slot.nbytes} if slot.nbytes else {}),
                 **({} if pipe is None else {"providers": list(pipe.providers), "engine": pipe.stats()}),
             }
             for slot in self._slots.values()
@@ -193,7 +193,7 @@ class PackageHost:
             "event": "loaded",
             "model": slot.served.name,
             "seconds": round(slot.used - started, 3),
-            "bytes": needed,
+            **({"bytes": needed} if needed else {}),
         }
         _log.info("%s is loaded", slot.served.name, extra=extra)
         return pipe
@@ -220,7 +220,8 @@ class PackageHost:
         while sum(slot.nbytes for slot in self._slots.values()) + needed > self._limit:
             victims = self._by_age()
             if not victims:
-                raise unavailable("the model is larger than the memory for models", code="model_too_large")
+                message = f"the model takes {needed >> 20} MiB; the memory for models holds {self._limit >> 20} MiB"
+                raise unavailable(message, code="model_too_large")
             await self._evict(victims[0])
 
     def _by_age(self) -> list[Slot]:

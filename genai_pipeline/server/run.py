@@ -19,7 +19,8 @@ from typing import Any, Final
 import uvicorn
 from starlette.applications import Starlette
 
-from genai_pipeline.errors import OptionError
+from genai_pipeline.errors import CapacityError, OptionError
+from genai_pipeline.server.api_errors import ApiError
 from genai_pipeline.server.app import build_admin_app, build_app
 from genai_pipeline.server.config import ServerConfig
 from genai_pipeline.server.connection import Connection
@@ -37,7 +38,10 @@ def serve(config: ServerConfig, announce: Announce | None = None) -> int:
     """Serve until a signal ends it; gives the signal's number. ``announce`` hears the address when it is ready."""
     running = Running(config, announce or _say)
     sys.setswitchinterval(SWITCH_SECONDS)
-    asyncio.run(running.main())
+    try:
+        asyncio.run(running.main())
+    except ApiError as error:  # of a package that was to be loaded at the start
+        raise CapacityError(error.message, hint="give the server more memory, or serve fewer packages") from error
     return running.ended_by
 
 

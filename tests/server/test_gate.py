@@ -22,6 +22,16 @@ def test_another_name_for_this_machine_is_refused(live: Any, tiny: Any, http: An
         assert (refused.status_code, refused.json()["error"]["code"]) == (403, "host_not_allowed")
 
 
+def test_pages_of_other_origins_change_nothing(live: Any, tiny: Any, http: Any) -> None:
+    url = live(tiny(), cors=("https://ours.test",))
+    name = http.get(f"{url}/v1/models").json()["data"][0]["id"]
+    for origin in ("http://evil.test", "null", "http://127.0.0.1.evil.test:80"):
+        refused = http.post(f"{url}/admin/models/{name}/unload", headers={"origin": origin})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "origin_not_allowed")
+    for origin in (url, "https://ours.test"):
+        assert http.post(f"{url}/admin/models/{name}/load", headers={"origin": origin}).status_code == 200
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.test"])
 def test_beyond_this_machine_keys_or_a_word_are_needed(tiny: Any, host: str) -> None:
     package = tiny().path

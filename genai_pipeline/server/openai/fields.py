@@ -39,6 +39,16 @@ _ELSEWHERE: Final = frozenset(
 )
 SHARED: Final = tuple(name for name in RequestOptions.__annotations__ if name not in _ELSEWHERE)
 
+# Constraints as other servers name them: never skipped, as the answer would be free.
+_FOREIGN: Final[Mapping[str, str]] = {
+    "guided_json": "response_format",
+    "guided_regex": "regex",
+    "guided_grammar": "grammar",
+    "guided_choice": "choices",
+    "structured_outputs": "response_format, regex, grammar or choices",
+    "json_schema": "response_format",
+}
+
 # Fields that change no answer, with the type they have.
 _NOTED: Final = ("user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention")
 
@@ -56,6 +66,9 @@ def read_options(fields: Fields, *more: str, least: int = 1) -> tuple[dict[str, 
 
     ``more`` are further options with fields of their own name; ``least`` tokens must be asked for. Raises ApiError 400.
     """
+    for field, ours in _FOREIGN.items():
+        if fields.any(field) is not None:
+            raise fields.wrong(field, f"is not known here: use {ours}")
     options = {name: value for name in (*SHARED, *more) if (value := fields.any(name)) is not None}
     names = {}
     for field in _LIMIT_FIELDS:
