@@ -220,7 +220,8 @@ def test_a_time_limit_is_a_status_before_the_first_byte_and_an_event_after_it(
     assert joined(chunks)
     assert not any(choice["finish_reason"] for chunk in chunks[:-1] for choice in chunk["choices"])
     with http.stream("POST", server.url + PATH, json={**long, "stream": True}) as response:
-        next(response.iter_lines())
+        lines = response.iter_lines()  # a reader that is dropped hangs up
+        next(lines)
         waiting = httpx.post(server.url + PATH, json={**long, "timeout": 0.2, "stream": True}, timeout=60)
         assert (waiting.status_code, waiting.json()["error"]["code"]) == (408, "timeout")
 
@@ -232,9 +233,10 @@ def test_a_stream_that_waits_keeps_its_line_alive(serving: Any, tiny: Any, http:
     server = serving(tiny("kv", context_length=60_000), load=ONE_PLACE, limits=limits)
     long = {"messages": USER, "temperature": 0, "max_tokens": 50_000, "stream": True}
     with http.stream("POST", server.url + PATH, json=long) as first:
-        next(first.iter_lines())
+        lines = first.iter_lines()  # a reader that is dropped hangs up
+        next(lines)
         with httpx.stream("POST", server.url + PATH, json={**long, "timeout": 0.5}, timeout=60) as second:
             assert second.status_code == 200
-            lines = [line for line in second.iter_lines() if line]
-    assert lines[0] == ": keep-alive"
-    assert json.loads(lines[-1].removeprefix("data: "))["error"]["code"] == "timeout"
+            heard = [line for line in second.iter_lines() if line]
+    assert heard[0] == ": keep-alive"
+    assert json.loads(heard[-1].removeprefix("data: "))["error"]["code"] == "timeout"
