@@ -1,5 +1,5 @@
-# make serve  set up what a server needs, then serve that model on http://127.0.0.1:8000 (PORT=... for another)
 # make demo   set up what a user needs, then stream an answer of SmolLM2-135M-Instruct (weights pulled on first use)
+# make serve  set up what a server needs, then serve that model on http://127.0.0.1:8000 (PORT=... for another)
 # make test   set up what a developer needs, then run the gate: format, lint, types, import rules, budgets, all tests
 # make check  the same gate
 # make test-page  test the server's page in headless Chromium, which is installed if it can be; where it cannot, that is

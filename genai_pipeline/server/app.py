@@ -16,6 +16,7 @@ from starlette.responses import Response
 
 from genai_pipeline.server.config import ServerConfig
 from genai_pipeline.server.gate import Gate
+from genai_pipeline.server.media_urls import MediaFetcher
 from genai_pipeline.server.metrics import Metrics
 from genai_pipeline.server.middleware import Around
 from genai_pipeline.server.packages import PackageHost
@@ -54,7 +55,7 @@ ADMIN: Final[tuple[ModuleType, ...]] = (metrics, admin, plans)
 
 
 def build_app(config: ServerConfig) -> Starlette:
-    """The application; ``app.state`` has ``config``, ``host`` (the packages), ``gate`` and ``metrics``.
+    """The application; ``app.state`` has ``config``, ``host`` (the packages), ``gate``, ``media`` and ``metrics``.
 
     ``request.state`` has ``id``, ``caller`` and ``exchange``. Metrics and administration are part of it where they have
     no port of their own.
@@ -96,6 +97,7 @@ def _application(
     app.state.host = host
     app.state.gate = Gate(config, frozenset(_paths(modules, "OPEN")), (*_paths(ADMIN, "ASIDE"),))
     app.state.metrics = counted
+    app.state.media = MediaFetcher(config.media)
     return app
 
 

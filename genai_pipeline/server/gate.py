@@ -112,8 +112,7 @@ def _names(config: ServerConfig) -> frozenset[str] | None:
     """The names a request may use for this server; None: any."""
     if not config.is_local and not config.hosts:
         return None
-    own = (*LOCAL_NAMES, config.host) if config.is_local else (config.host,)
-    return frozenset(name.strip("[]").lower() for name in (*own, *config.hosts))
+    return frozenset(name.strip("[]").lower() for name in (*LOCAL_NAMES, config.host, *config.hosts))
 
 
 def _host_name(host: str) -> str:

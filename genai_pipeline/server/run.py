@@ -99,6 +99,7 @@ class Running:
             for task in (ending, meter):
                 task.cancel()
             await asyncio.gather(serving, ending, meter, return_exceptions=True)
+            await self.app.state.host.close()
 
     async def _prepare(self, serving: asyncio.Future[Any]) -> None:
         """Load what is loaded at the start, and say so."""
@@ -140,7 +141,7 @@ def _settings(app: Starlette, config: ServerConfig) -> uvicorn.Config:
         app,
         http=type("LimitedConnection", (Connection,), {"limits": limits}),
         ws="none",
-        lifespan="on",
+        lifespan="off",  # ``main`` closes what is loaded, also where the end came at once
         log_config=None,
         access_log=False,
         server_header=False,

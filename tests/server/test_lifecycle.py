@@ -129,6 +129,7 @@ def test_a_second_signal_ends_at_once(tiny: Any) -> None:
             process.send_signal(signal.SIGTERM)
             with contextlib.suppress(httpx.RemoteProtocolError):
                 assert "data: [DONE]" not in list(lines)
+        assert "Traceback" not in stderr.read()
         assert process.wait(60) == 0
 
 
