@@ -1,6 +1,6 @@
 """Runs the application: sockets, signals, connections, and how it all ends. The only module that imports uvicorn.
 
-SIGTERM and SIGINT let what runs finish, up to a limit, and refuse what is new; the second signal ends at once.
+SIGTERM and SIGINT let what runs finish, up to a limit, and refuse what is new; the second signal ends what runs.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Running:
         self._addresses = tuple(url(listening) for _, listening in self._listeners)
         self._servers = [_Server(_settings(app, config)) for app, _ in self._listeners]
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._stopping = asyncio.Event()
+        self._stopping, self._hurrying = asyncio.Event(), asyncio.Event()
         self.ended_by = 0
 
     @property
@@ -72,14 +72,13 @@ class Running:
         return self._addresses
 
     def stop(self, by: int = 0) -> None:
-        """Let what runs finish, then end; the second time end at once."""
+        """Let what runs finish, then end; the second time end what runs."""
         loop = self._loop
         if loop is None or loop.is_closed():
             return
-        if self._stopping.is_set():
-            self._exit(at_once=True)
+        again = self._stopping.is_set()
         self.ended_by = by
-        loop.call_soon_threadsafe(self._stopping.set)
+        loop.call_soon_threadsafe(self._hurrying.set if again else self._stopping.set)
 
     async def main(self) -> None:
         """Serve. Raises the error that keeps a package from being loaded at the start."""
@@ -116,14 +115,18 @@ class Running:
 
     async def _end(self) -> None:
         await self._stopping.wait()
-        if not await self.app.state.gate.drain(self._config.drain_seconds):
+        draining = asyncio.create_task(self.app.state.gate.drain(self._config.drain_seconds))
+        hurrying = asyncio.create_task(self._hurrying.wait())
+        await asyncio.wait((draining, hurrying), return_when=asyncio.FIRST_COMPLETED)
+        hurrying.cancel()
+        if not (draining.done() and draining.result()):
+            draining.cancel()
             await self.app.state.host.close()  # what still runs ends with an error that its client hears of
         self._exit()
 
-    def _exit(self, *, at_once: bool = False) -> None:
+    def _exit(self) -> None:
         for server in self._servers:
             server.should_exit = True
-            server.force_exit = server.force_exit or at_once
 
 
 class _Server(uvicorn.Server):
@@ -141,7 +144,7 @@ def _settings(app: Starlette, config: ServerConfig) -> uvicorn.Config:
         app,
         http=type("LimitedConnection", (Connection,), {"limits": limits}),
         ws="none",
-        lifespan="off",  # ``main`` closes what is loaded, also where the end came at once
+        lifespan="off",  # ``main`` closes what is loaded
         log_config=None,
         access_log=False,
         server_header=False,

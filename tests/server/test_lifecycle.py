@@ -117,7 +117,7 @@ def test_signals_let_requests_finish(tiny: Any, sent: int, code: int) -> None:
     assert request["id"].startswith("req_")
 
 
-def test_a_second_signal_ends_at_once(tiny: Any) -> None:
+def test_a_second_signal_ends_what_runs(tiny: Any) -> None:
     with command(str(tiny(context_length=20_000).path), "--drain-seconds", "600") as (process, stderr):
         url = address(stderr)
         with httpx.stream("POST", f"{url}/v1/chat/completions", json=LONG, timeout=60) as run:
@@ -127,8 +127,7 @@ def test_a_second_signal_ends_at_once(tiny: Any) -> None:
             while httpx.get(f"{url}/health").json()["status"] != "draining":
                 pass
             process.send_signal(signal.SIGTERM)
-            with contextlib.suppress(httpx.RemoteProtocolError):
-                assert "data: [DONE]" not in list(lines)
+            assert "model_unloaded" in list(lines)[-2]
         assert "Traceback" not in stderr.read()
         assert process.wait(60) == 0
 
