@@ -250,7 +250,7 @@ def test_on_a_terminal_an_ending_in_mid_answer_begins_a_new_line(
     process: Process, endless: TinyPackage, terminal: tuple[int, int], ending: str
 ) -> None:
     reader, tty = terminal
-    limit = ["--ignore-eos", "--timeout", "1"] if ending == "error" else []
+    limit = ["--ignore-eos", "--timeout", "4"] if ending == "error" else []
     with process("run", endless.path, "hello", *limit, stdout=tty, stderr=tty) as running:
         os.close(tty)
         text = shown(reader, b"STUVW")
