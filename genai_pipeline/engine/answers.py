@@ -74,10 +74,9 @@ class Answers:
         if rules.reader is None:
             return AnswerParts(TextOutput(rules.decoder(frozenset()), options.stop), None, None)
         parser = rules.reader.parser(form.options, prompt)
-        ends = frozenset(options.stop_token_ids) | (frozenset() if options.ignore_eos else rules.end_ids)
         return AnswerParts(
             TextOutput(rules.decoder(rules.reader.visible_tokens(form.options)), options.stop, parser),
-            None if constraint is None else constraint.start(ends),
+            None if constraint is None else constraint.start(rules.end_tokens(options)),
             rules.reader.budget(form.options, parser),
         )
 

@@ -15,7 +15,7 @@ from genai_pipeline.errors import OptionError
 from genai_pipeline.graph.plan import ExecutionPlan
 from genai_pipeline.speculative.drafter import Drafter
 from genai_pipeline.speculative.lookup import LookupDrafter
-from genai_pipeline.speculative.loops import check_loop, runs_alone
+from genai_pipeline.speculative.loops import check_loop
 from genai_pipeline.speculative.options import LookupDrafts, draft_kind
 from genai_pipeline.speculative.speculation import Speculation
 
@@ -48,9 +48,8 @@ def add_draft_model(
 
 
 def _add(plan: ExecutionPlan, loop: DecodeLoop, drafter: Drafter) -> None:
-    stage = plan.stage(loop.id)
-    check_loop(plan, stage)
+    check_loop(plan, plan.stage(loop.id))
     if not loop.reads_any_row:
         message = f"the loop '{loop.id}' cannot speculate: its graph gives the logits of the last token only"
         raise OptionError(message, param="draft", hint='load it with draft="off"')
-    loop.drafting = Drafting(loop.id, Speculation(drafter, runs_alone=runs_alone(plan, stage)))
+    loop.drafting = Drafting(loop.id, Speculation(drafter, runs_alone=loop.rules.drafts_alone))

@@ -124,11 +124,7 @@ class Intake:
                     sampling=sampling_state(options, prompt),
                 )
             )
-        return Search(answers, beams, BeamSearch(options, first.max_tokens, self._ends(options)))
-
-    def _ends(self, options: GenerationOptions) -> frozenset[int]:
-        """Tokens that end an answer."""
-        return frozenset(options.stop_token_ids) | (frozenset() if options.ignore_eos else self._rules.end_ids)
+        return Search(answers, beams, BeamSearch(options, first.max_tokens, self._rules.end_tokens(options)))
 
     def _prompt_text(self, state: RequestState) -> str:
         """The text of the prompt, where that is the tokens of a text."""
@@ -147,7 +143,7 @@ class Intake:
         """Tokens that may not be chosen before the request's minimum length: all that would end it, too."""
         if not options.min_new_tokens:
             return None
-        return np.array(sorted({*self._rules.suppressed, *self._ends(options)}), np.int64)
+        return np.array(sorted({*self._rules.suppressed, *self._rules.end_tokens(options)}), np.int64)
 
     def _prompt(self, state: RequestState) -> tuple[int, ...]:
         decode = self._stage.spec.decode

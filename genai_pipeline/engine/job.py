@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from genai_pipeline.backends.protocol import Buffer, LoadedGraph
 from genai_pipeline.engine.body_stage import port_bindings, shape_rule
 from genai_pipeline.engine.feeds import as_port
+from genai_pipeline.engine.outer_values import digest
 from genai_pipeline.errors import RequestError
 from genai_pipeline.graph.plan import StagePlan
 from genai_pipeline.graph.signature import Port
@@ -49,7 +49,7 @@ class JobStage:
         self._binding = graph.binding()
         self._pad = spec.pad
         self._unbatched = frozenset(spec.no_batch_axis)
-        self._ports = {port: binding for port, binding in port_bindings(stage) if port in graph.signature.inputs}
+        self._ports = dict(port_bindings(stage))
         outputs = [graph.signature.outputs[port] for port in stage.outputs]
         self._stacks = spec.batch == "stack" and all(port.batched for port in outputs)
 
@@ -93,7 +93,7 @@ class JobStage:
         for name, array in inputs.items():
             port = self._graph.signature.inputs[name]
             if not self._batched(port):
-                key.append(hashlib.blake2b(array.tobytes(), digest_size=16).digest())
+                key.append(digest(array))
             elif name in self._pad:
                 key.append(tuple(d for d, dim in zip(array.shape[1:], (port.shape or ())[1:], strict=True) if dim == d))
             else:

@@ -36,12 +36,12 @@ class OuterValues:
         """Those of a request."""
         if not self._stacked:
             return Outer()
-        digests = {key: _digest(values[key]) for key in self._stacked}
+        digests = {key: digest(values[key]) for key in self._stacked}
         shapes = tuple(np.shape(values[key]) if stacked else digests[key] for key, stacked in self._stacked.items())
         return Outer(hashlib.blake2b(b"".join(digests.values()), digest_size=16).digest(), shapes)
 
 
-def _digest(value: Any) -> bytes:
+def digest(value: Any) -> bytes:
     """Equal for equal values of one type."""
     array = np.ascontiguousarray(value)
     content = repr(value).encode() if array.dtype == object else array.tobytes()

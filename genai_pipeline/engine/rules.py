@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from genai_pipeline.constraints.compiler import ConstraintCompiler
     from genai_pipeline.engine.sequence import Sequence
     from genai_pipeline.parsing.reader import AnswerReader
+    from genai_pipeline.sampling.params import GenerationOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,10 @@ class LoopRules:
     def mask_words(self) -> int:
         """Words of 32 bits that hold a bit for every token."""
         return -(-self.vocabulary // 32)
+
+    def end_tokens(self, options: GenerationOptions) -> frozenset[int]:
+        """The tokens that end an answer under a request's options."""
+        return frozenset(options.stop_token_ids) | (frozenset() if options.ignore_eos else self.end_ids)
 
     def ends(self, sequence: Sequence, token: int) -> bool:
         """Whether ``token`` is an end token for a sequence's request."""

@@ -25,6 +25,7 @@ from genai_pipeline.parsing.reader import AnswerReader
 from genai_pipeline.preprocess.chat import ChatTemplate
 from genai_pipeline.preprocess.detokenizer import make_detokenizer
 from genai_pipeline.preprocess.tokenizer import Tokenizer
+from genai_pipeline.speculative.loops import runs_alone
 
 SNAPSHOT_UPDATES = frozenset({"replace"})
 
@@ -116,7 +117,7 @@ def _rules(
         suppressed=_ids(decode.suppress, tokenizer),
         streams=bool({f"{stage.id}.tokens", f"{stage.id}.text"} & set(plan.outputs.values())),
         batches_rows=bool(updates & ARENA_UPDATES),
-        drafts_alone="in_place" in updates,
+        drafts_alone=runs_alone(plan, stage),
         snapshots=bool(updates & SNAPSHOT_UPDATES),
         vocabulary=vocabulary,
     )

@@ -135,6 +135,13 @@ class Fields:
             if self.any(name) is not None:
                 raise bad_request(f"{self._at}{name} is not supported", f"{self._at}{name}", code="unsupported_field")
 
+    def refuse_for(self, instead: Mapping[str, str]) -> None:
+        """Refuse fields of another interface, each with the field that stands for it in this one."""
+        for name, ours in instead.items():
+            if self.any(name) is not None:
+                message = f"{self._at}{name} is no field of this interface: use {ours}"
+                raise bad_request(message, f"{self._at}{name}", code="unsupported_field")
+
     def ignore(self, *names: str) -> None:
         """Take note of fields that change no answer."""
         self._read.update(names)

@@ -23,6 +23,11 @@ class Named:
     event: str
     data: Mapping[str, Any]
 
+    @staticmethod
+    def of(event: Mapping[str, Any]) -> Named:
+        """An event by the name that it has as its type."""
+        return Named(event["type"], event)
+
 
 Chunk = str | Mapping[str, Any] | Named
 

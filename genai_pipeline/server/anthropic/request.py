@@ -88,9 +88,7 @@ def read_count(body: Mapping[str, Any]) -> MessageRequest:
 def _read(fields: Fields) -> MessageRequest:
     """What makes the prompt: the conversation, tools, and how the answer should be."""
     fields.refuse(*_UNSUPPORTED)
-    for name, instead in _ELSEWHERE.items():
-        if fields.any(name) is not None:
-            raise bad_request(f"{name} is no field of this interface: use {instead}", name, code="unsupported_field")
+    fields.refuse_for(_ELSEWHERE)
     fields.ignore(*_NO_EFFECT)
     if fields.choice("speed", ("standard", "fast")) == "fast":
         raise bad_request("speed: 'fast' is not supported", "speed", code="unsupported_field")

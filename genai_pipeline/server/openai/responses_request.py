@@ -97,9 +97,7 @@ def read_request(body: Mapping[str, Any]) -> ResponseRequest:
 def _refuse(fields: Fields) -> None:
     """Refuse what is not supported, or asks for something else than happens here anyway."""
     fields.refuse(*_UNSUPPORTED)
-    for name, instead in _ELSEWHERE.items():
-        if fields.any(name) is not None:
-            raise bad_request(f"{name} is no field of this interface: use {instead}", name, code="unsupported_field")
+    fields.refuse_for(_ELSEWHERE)
     if fields.boolean("background"):
         raise _unsupported("background")
     if fields.choice("truncation", ("auto", "disabled")) == "auto":

@@ -16,10 +16,11 @@ from genai_pipeline.server.fingerprints import fingerprint
 from genai_pipeline.server.openai.chat import ChatBody, read_chat
 from genai_pipeline.server.openai.chunks import ChatChunks, ChatCompletion
 from genai_pipeline.server.openai.envelope import Envelope
-from genai_pipeline.server.openai.fields import calls_follow_grammar, tier_of
+from genai_pipeline.server.openai.fields import tier_of
 from genai_pipeline.server.openai.pieces import Pieces
 from genai_pipeline.server.relay import chunks, numbered, opened, whole
 from genai_pipeline.server.replies import json_reply
+from genai_pipeline.server.segments import calls_stream
 from genai_pipeline.server.session_turns import ask_session, with_model
 from genai_pipeline.server.sse import EventStreamResponse
 
@@ -48,7 +49,7 @@ async def reply(request: Request, body: ChatBody, asked: Asked) -> Response:
     """The response with an answer, streamed or whole."""
     runs = await fingerprint(asked.pipe)
     envelope = Envelope.make(ID, asked.model, runs, tier_of(body.priority))
-    pieces = Pieces(live=_live(body, asked), scored=body.scored)
+    pieces = Pieces(live=calls_stream(body.options, asked.pipe), scored=body.scored)
     events = numbered((asked,))
     if body.stream:
         writer = ChatChunks(envelope, pieces, asked.pipe.token_bytes, usage=body.usage)
@@ -57,12 +58,6 @@ async def reply(request: Request, body: ChatBody, asked: Asked) -> Response:
     async for _, event in whole(events, body.names):
         completion.event(event)
     return await json_reply(await asyncio.to_thread(completion.object) if body.scored else completion.object())
-
-
-def _live(body: ChatBody, asked: Asked) -> bool:
-    """Whether arguments of calls are sent as they are made: nothing but a limit can cut these calls."""
-    stops = "stop" in body.options or bool(asked.pipe.options().stop)
-    return calls_follow_grammar(body.options) and not stops
 
 
 ROUTES = [Route("/v1/chat/completions", create, methods=["POST"])]

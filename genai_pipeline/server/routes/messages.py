@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
@@ -45,22 +45,18 @@ async def create(request: Request) -> Response:
 
 async def _events(events: AsyncGenerator[Numbered, None], made: MessageObject) -> AsyncIterator[Named]:
     for begun in made.begin():
-        yield _named(begun)
+        yield Named.of(begun)
     try:
         async with aclosing(whole(events, NAMES)) as told:
             async for _, event in told:
                 for each in made.add(event):
-                    yield _named(each)
+                    yield Named.of(each)
     except ApiError as error:
         note_failure(error)
-        yield _named(anthropic_body(error))
+        yield Named.of(anthropic_body(error))
         return
     for ended in made.end():
-        yield _named(ended)
-
-
-def _named(event: Mapping[str, Any]) -> Named:
-    return Named(event["type"], event)
+        yield Named.of(ended)
 
 
 async def count_tokens(request: Request) -> Response:

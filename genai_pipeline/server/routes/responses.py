@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -53,23 +52,19 @@ async def _events(
     events: AsyncGenerator[Numbered, None], made: ResponseObject, keeping: _Keeping
 ) -> AsyncIterator[Named]:
     for begun in made.begin():
-        yield _named(begun)
+        yield Named.of(begun)
     try:
         async with aclosing(events):
             async for _, event in events:
                 for each in made.add(event):
-                    yield _named(each)
+                    yield Named.of(each)
     except ApiError as error:
         made.fail(error)
     failed = made.error()
     if failed is not None:
         note_failure(failed)
     await keeping.keep(made)
-    yield _named(made.end())
-
-
-def _named(event: Mapping[str, Any]) -> Named:
-    return Named(event["type"], event)
+    yield Named.of(made.end())
 
 
 class _Keeping:
