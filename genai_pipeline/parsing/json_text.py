@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
 from genai_pipeline.parsing.chars import Chars, Emit, MalformedError, Read
@@ -17,24 +18,7 @@ _HEX: Final = "0123456789abcdefABCDEF"
 
 def read_object(chars: Chars, emit: Emit, depth: int = 0) -> Read[None]:
     """An object whose first character comes next. Raises MalformedError."""
-    yield from chars.expect("{")
-    emit("{")
-    if (yield from _white(chars, emit)) == "}":
-        yield from _close(chars, emit)
-        return
-    while True:
-        yield from read_string(chars, emit)
-        yield from _white(chars, emit)
-        yield from chars.expect(":")
-        emit(":")
-        yield from _white(chars, emit)
-        yield from read_value(chars, emit, depth + 1)
-        if (yield from _white(chars, emit)) == "}":
-            yield from _close(chars, emit)
-            return
-        yield from chars.expect(",")
-        emit(",")
-        yield from _white(chars, emit)
+    yield from _items(chars, emit, "{}", lambda: _member(chars, emit, depth))
 
 
 def read_value(chars: Chars, emit: Emit, depth: int = 0) -> Read[None]:
@@ -45,7 +29,7 @@ def read_value(chars: Chars, emit: Emit, depth: int = 0) -> Read[None]:
     if char == "{":
         yield from read_object(chars, emit, depth)
     elif char == "[":
-        yield from _array(chars, emit, depth)
+        yield from _items(chars, emit, "[]", lambda: read_value(chars, emit, depth + 1))
     elif char == '"':
         yield from read_string(chars, emit)
     elif char and char in "-0123456789":
@@ -92,15 +76,27 @@ def _refuse(word: str) -> Any:
     raise ValueError(word)
 
 
-def _array(chars: Chars, emit: Emit, depth: int) -> Read[None]:
-    yield from chars.expect("[")
-    emit("[")
-    if (yield from _white(chars, emit)) == "]":
+def _member(chars: Chars, emit: Emit, depth: int) -> Read[None]:
+    """A name and its value in an object."""
+    yield from read_string(chars, emit)
+    yield from _white(chars, emit)
+    yield from chars.expect(":")
+    emit(":")
+    yield from _white(chars, emit)
+    yield from read_value(chars, emit, depth + 1)
+
+
+def _items(chars: Chars, emit: Emit, brackets: str, read_item: Callable[[], Read[None]]) -> Read[None]:
+    """Items with commas between them, in a pair of brackets; there may be none."""
+    opening, closing = brackets[0], brackets[1]
+    yield from chars.expect(opening)
+    emit(opening)
+    if (yield from _white(chars, emit)) == closing:
         yield from _close(chars, emit)
         return
     while True:
-        yield from read_value(chars, emit, depth + 1)
-        if (yield from _white(chars, emit)) == "]":
+        yield from read_item()
+        if (yield from _white(chars, emit)) == closing:
             yield from _close(chars, emit)
             return
         yield from chars.expect(",")
