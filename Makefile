@@ -36,15 +36,15 @@ $(BIN)/python:
 
 # A stamp per set of packages: installed again only when pyproject.toml changed.
 $(VENV)/.installed-cpu: pyproject.toml | $(BIN)/python
-	$(PIP_INSTALL) -e '.[cpu,structured]'
+	$(PIP_INSTALL) -e '.[cpu,structured,image,audio]'
 	@touch $@
 
 $(VENV)/.installed-server: pyproject.toml | $(BIN)/python
-	$(PIP_INSTALL) -e '.[cpu,structured,server]'
+	$(PIP_INSTALL) -e '.[cpu,structured,server,image,audio]'
 	@touch $@ $(VENV)/.installed-cpu
 
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
-	$(PIP_INSTALL) -e '.[cpu,structured,server,chat,dev]'
+	$(PIP_INSTALL) -e '.[cpu,structured,server,chat,image,audio,dev]'
 	@touch $@ $(VENV)/.installed-cpu $(VENV)/.installed-server
 
 clean:

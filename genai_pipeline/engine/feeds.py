@@ -80,7 +80,7 @@ class ExpressionFeed:
 
     def row_value(self, context: Context, row: int) -> object:
         """The expression with loop values of the run and request values of one row."""
-        values = context.batch.sequences[row].request.values
+        values = context.batch.sequences[row].values
 
         def lookup(name: str) -> object:
             key = self.reads[name]

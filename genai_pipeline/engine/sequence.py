@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from genai_pipeline.speculative.stats import SpeculationStats
 from genai_pipeline.types import FinishReason, TokenLogprobs
@@ -114,6 +114,11 @@ class Sequence:
     def options(self) -> GenerationOptions:
         """Options of its request."""
         return self.request.request.options
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """What its loop's body can read besides the tokens, by value key."""
+        return self.request.values
 
     def known(self, start: int, stop: int) -> list[int]:
         """Tokens [start, stop), drafts after the last chosen one."""
