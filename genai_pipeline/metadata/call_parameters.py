@@ -65,7 +65,8 @@ class CallParameter:
             yield from self._item_faults(value, self.type)
 
     def _item_faults(self, value: Any, kind: str) -> Iterator[str]:
-        if not isinstance(value, _KINDS[kind]) or (isinstance(value, bool) and kind != "boolean"):
+        right_type: bool = isinstance(value, _KINDS[kind]) and (kind == "boolean" or not isinstance(value, bool))
+        if not right_type:
             yield f"one of {one_of(self.values)}" if kind == "choice" else f"of type {kind}"
         elif kind == "choice" and value not in self.values:
             yield nearest(value, self.values) or f"one of {one_of(self.values)}"
