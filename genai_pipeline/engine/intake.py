@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,11 +45,13 @@ class Intake:
         prompt = stage.spec.decode.prompt
         self._prompt_keys = {stage.reads[name] for name in names(prompt.expr)} if prompt is not None else set()
 
-    def admit(self, state: RequestState) -> None:
+    def admit(self, state: RequestState, values: Mapping[str, Any] | None = None) -> None:
         """Refuse what cannot be, before anything runs; grant the request its tokens, if the prompt is known by now.
 
-        Raises PromptTooLongError, CapacityError, OptionError or RequestError.
+        ``values``: those of the scope that the loop stands in. Raises PromptTooLongError, CapacityError, OptionError or
+        RequestError.
         """
+        values = state.values if values is None else values
         options = state.request.options
         if options.stop and self._rules.decoder is None:
             message = f"'{self._stage.id}' gives no text that could be searched for stop strings"
@@ -59,22 +62,23 @@ class Intake:
         form = state.request.form
         self._answers.check(form)
         check_search(options, form, self._rules.bounds)
-        if self._prompt_keys <= state.values.keys():
-            granted = state.grants[self._stage.id] = self._grant(len(self._prompt(state)), options)
+        if self._prompt_keys <= values.keys():
+            granted = state.grants[self._stage.id] = self._grant(len(self._prompt(values)), options)
             if granted.note:
                 state.notes.append(granted.note)
-            state.constraints[self._stage.id] = self._answers.compile(form, self._prompt_text(state))
+            state.constraints[self._stage.id] = self._answers.compile(form, self._prompt_text(values))
 
-    def new_sequences(self, state: RequestState) -> list[Sequence]:
-        """A sequence for every choice of a request, further ones to be forked from the first.
+    def new_sequences(self, state: RequestState, values: Mapping[str, Any] | None = None) -> list[Sequence]:
+        """A sequence for every choice of a request, further ones to be forked from the first; see ``admit``.
 
         Raises PromptTooLongError, CapacityError, OptionError or RequestError.
         """
+        values = state.values if values is None else values
         if self._stage.id not in state.grants:
-            self.admit(state)
-        prompt, options, request = self._prompt(state), state.request.options, state.request
-        constraint, text = state.constraints[self._stage.id], self._prompt_text(state)
-        outer, not_yet = self._outer.of(state.values), self._not_yet(options)
+            self.admit(state, values)
+        prompt, options, request = self._prompt(values), state.request.options, state.request
+        constraint, text = state.constraints[self._stage.id], self._prompt_text(values)
+        outer, not_yet = self._outer.of(values), self._not_yet(options)
         sequences: list[Sequence] = []
         for choice in range(options.n):
             answer = self._answers.parts(request.form, options, constraint, text)
@@ -126,9 +130,9 @@ class Intake:
             )
         return Search(answers, beams, BeamSearch(options, first.max_tokens, self._rules.end_tokens(options)))
 
-    def _prompt_text(self, state: RequestState) -> str:
+    def _prompt_text(self, values: Mapping[str, Any]) -> str:
         """The text of the prompt, where that is the tokens of a text."""
-        texts = (state.values.get(f"{key.removesuffix('.tokens')}.text") for key in self._prompt_keys)
+        texts = (values.get(f"{key.removesuffix('.tokens')}.text") for key in self._prompt_keys)
         return "".join(text for text in texts if isinstance(text, str))
 
     def _grant(self, num_prompt: int, options: GenerationOptions) -> Grant:
@@ -145,11 +149,11 @@ class Intake:
             return None
         return np.array(sorted({*self._rules.suppressed, *self._rules.end_tokens(options)}), np.int64)
 
-    def _prompt(self, state: RequestState) -> tuple[int, ...]:
+    def _prompt(self, values: Mapping[str, Any]) -> tuple[int, ...]:
         decode = self._stage.spec.decode
         assert decode is not None
         assert decode.prompt is not None
-        tokens = evaluate(decode.prompt.expr, lambda name: state.values[self._stage.reads[name]])
+        tokens = evaluate(decode.prompt.expr, lambda name: values[self._stage.reads[name]])
         prompt = tuple(int(token) for token in tokens)
         if not prompt:
             raise RequestError("the prompt has no tokens", param="prompt", hint="give at least one character or token")
