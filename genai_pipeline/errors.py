@@ -179,6 +179,12 @@ class ConstraintError(OptionError):
         return {**super().to_dict(), "keyword": self.keyword, "pointer": self.pointer}
 
 
+class MediaError(RequestError):
+    """An image or a sound cannot be read, is too large, or is not what a program can prepare."""
+
+    code = "invalid_media"
+
+
 class PromptTooLongError(RequestError):
     """The prompt, or the prompt with its explicit budget, does not fit the context."""
 

@@ -1,0 +1,62 @@
+"""What a step of an image or audio program is, and what a modality brings for the shared runner of programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from genai_pipeline.metadata.call_parameters import Declared
+
+SOURCE: Final = "source"  # the form of what a request gives, before anything has read it
+
+StepCode = Callable[[Any, Mapping[str, Any]], Any]  # (value under work, parameters) -> value under work
+StepCheck = Callable[[Mapping[str, Any]], Iterator[str]]  # parameters as written, defaults among them -> faults
+
+
+def _no_faults(_: Mapping[str, Any]) -> Iterator[str]:
+    return iter(())
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a request gives for an item, and the name of its input, which errors carry as ``param``."""
+
+    media: Any
+    param: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step: it takes the value under work in one of the forms ``takes`` and leaves it in the form ``gives``.
+
+    What the value under work is, is the modality's own affair; the first step of a program gets a ``Source``.
+    ``gives`` None: the form stays. ``publishes``: the fields that exist from this step on.
+    ``check`` finds faults of parameters that do not go together; parameters may be unevaluated expressions there.
+    """
+
+    name: str
+    doc: str
+    takes: frozenset[str]
+    gives: str | None
+    parameters: Declared
+    run: StepCode
+    publishes: frozenset[str] = frozenset()
+    check: StepCheck = _no_faults
+
+
+@dataclass(frozen=True, slots=True)
+class StepKit:
+    """The steps of a modality; ``finish`` makes the item's fields of the value that the last step leaves.
+
+    ``ends``: the forms a program may end in.
+    """
+
+    steps: Mapping[str, Step]
+    ends: frozenset[str]
+    finish: Callable[[Any], dict[str, Any]]
+
+
+def by_name(*steps: Step) -> dict[str, Step]:
+    """Steps under their names."""
+    return {step.name: step for step in steps}

@@ -1,0 +1,128 @@
+"""Programs: the steps that make an item's fields of an image or a sound, checked once and run for each item.
+
+The steps of a modality are loaded when a program first needs them, with none of their libraries: these load when a
+step runs.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from genai_pipeline.errors import ExpressionError, MediaError, PackageInvalidError
+from genai_pipeline.metadata.call_parameters import REQUIRED, call_values, check_call
+from genai_pipeline.metadata.model import ProgramSpec, ProgramStep
+from genai_pipeline.preprocess.program_steps import SOURCE, Source, Step, StepKit
+from genai_pipeline.problems import Problems, nearest, one_of
+
+# Modality -> the module whose KIT (a StepKit) has its steps and what makes the fields of an item.
+_HOMES: Final[Mapping[str, str]] = {
+    "image": "genai_pipeline.preprocess.image.steps",
+    "audio": "genai_pipeline.preprocess.audio.steps",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A checked program: ``run`` prepares one item; ``publishes`` names the fields that every item has."""
+
+    name: str
+    publishes: frozenset[str]
+    _steps: tuple[tuple[Step, ProgramStep], ...]
+    _finish: Callable[[Any], dict[str, Any]]
+
+    @classmethod
+    def of(cls, spec: ProgramSpec, modality: str) -> Program:
+        """The program of a spec. Raises PackageInvalidError with every problem of a spec that is wrong."""
+        problems = Problems()
+        check_program(spec, modality, problems)
+        if problems.failed:
+            raise PackageInvalidError(f"the program '{spec.name}' cannot run", problems.sorted())
+        kit = _kit(modality)
+        assert kit is not None
+        steps = tuple((kit.steps[step.op], step) for step in spec.steps)
+        return cls(spec.name, frozenset().union(*(step.publishes for step, _ in steps)), steps, kit.finish)
+
+    def run(self, source: Any, parameters: Mapping[str, Any], *, param: str | None = None) -> dict[str, Any]:
+        """The fields of one item. ``parameters``: the request's, as ``parameters.name``; ``param``: the input's name.
+
+        Raises MediaError for a source that cannot be read or prepared, also for parameters that do not fit it.
+        """
+        value: Any = Source(source, param)
+        for step, written in self._steps:
+            value = step.run(value, self._values(step, written, parameters, param))
+        fields = self._finish(value)
+        assert fields.keys() == self.publishes, (self.name, sorted(fields), sorted(self.publishes))
+        return fields
+
+    def _values(
+        self, step: Step, written: ProgramStep, parameters: Mapping[str, Any], param: str | None
+    ) -> dict[str, Any]:
+        try:
+            return call_values(written.params, step.parameters, parameters.__getitem__)
+        except ExpressionError as error:
+            where = f"the step {step.name} of the program '{self.name}'"
+            raise MediaError(f"{where}: {error.message}", param=param, hint=error.hint) from None
+        except KeyError as error:
+            raise MediaError(f"the program '{self.name}' reads {error}, which has no value", param=param) from None
+
+
+def check_program(spec: ProgramSpec, modality: str, problems: Problems) -> None:
+    """Report unknown steps, wrong parameters, and steps in an order that cannot work."""
+    kit = _kit(modality)
+    if kit is None:
+        message = f"inputs of modality {modality} take no program"
+        problems.error(spec.at, "program.modality", message, f"programs prepare {one_of(_HOMES)}")
+        return
+    if not spec.steps:
+        problems.error(spec.at, "program.empty", f"the program '{spec.name}' has no steps", "the first is decode")
+        return
+    form: str | None = SOURCE
+    for written in spec.steps:
+        step = kit.steps.get(written.op)
+        if step is None:
+            hint = nearest(written.op, kit.steps) or f"steps of {modality} programs are {one_of(kit.steps, 20)}"
+            message = f"there is no step '{written.op}' for {modality}"
+            problems.error(written.at, "program.unknown_step", message, hint)
+            form = None  # what follows cannot be told
+            continue
+        _check_parameters(step, written, problems)
+        if form is not None and form not in step.takes:
+            _report_order(step, written, form, kit, problems)
+            form = None
+        form = step.gives if step.gives is not None else form
+    if form is not None and form not in kit.ends:
+        message = f"the program '{spec.name}' ends in {_form(form)}, which nothing can take"
+        problems.error(spec.steps[-1].at, "program.end", message, f"it must end in {one_of(map(_form, kit.ends))}")
+
+
+def _check_parameters(step: Step, written: ProgramStep, problems: Problems) -> None:
+    before = len(problems)
+    check_call(f"the step '{step.name}'", written.params, step.parameters, written.at, problems)
+    if len(problems) == before:
+        defaults = {name: parameter.default for name, parameter in step.parameters.items()}
+        for fault in step.check(
+            {name: None if v is REQUIRED else v for name, v in {**defaults, **written.params}.items()}
+        ):
+            problems.error(written.at, "program.parameters", f"the step '{step.name}': {fault}")
+
+
+def _report_order(step: Step, written: ProgramStep, form: str, kit: StepKit, problems: Problems) -> None:
+    able = sorted(other.name for other in kit.steps.values() if form in other.takes)
+    message = f"the step '{step.name}' cannot work on {_form(form)}: it takes {one_of(map(_form, step.takes))}"
+    hint = f"here can stand {one_of(able)}" if able else "nothing can follow here"
+    problems.error(written.at, "program.order", message, hint)
+
+
+def _form(form: str) -> str:
+    return "what the request gives" if form == SOURCE else form
+
+
+def _kit(modality: str) -> StepKit | None:
+    home = _HOMES.get(modality)
+    if home is None:
+        return None
+    kit: StepKit = importlib.import_module(home).KIT
+    return kit
