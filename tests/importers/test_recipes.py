@@ -48,7 +48,7 @@ def test_all_problems_of_a_recipe_are_reported_at_once(tmp_path: Path) -> None:
         "    wheel: {file: w.whl, size: -1, sha256: xyz}\n"
         "    files:\n"
         "      - {path: ../outside, size: 10, sha256: " + "a0" * 32 + "}\n"
-        "import: {kind: guff, file: other, precisions: []}\n"
+        "import: {kind: gguf, file: other, precisions: []}\n"
     )
     with pytest.raises(PackageInvalidError) as caught:
         read_recipe(tmp_path)
@@ -63,11 +63,26 @@ def test_all_problems_of_a_recipe_are_reported_at_once(tmp_path: Path) -> None:
         (7, "sources[0].wheel.size", "recipe.value"),
         (7, "sources[0].wheel.sha256", "recipe.value"),
         (9, "sources[0].files[0].path", "recipe.value"),
-        (10, "import.kind", "recipe.value"),
         (10, "import.file", "recipe.value"),
         (10, "import.precisions", "recipe.value"),
     }
     assert "did you mean 'license'?" in {problem.hint for problem in caught.value.problems}
+
+
+@pytest.mark.parametrize(
+    ("written", "path", "hint"),
+    [
+        ("{kind: guff, precisions: [fast]}", "import.kind", "did you mean 'gguf'?"),
+        ("{precisions: [fast]}", "import", "kinds: files, gguf"),
+        ("gguf", "import", ""),
+    ],
+)
+def test_a_recipe_names_a_kind_of_import_that_there_is(known: Any, written: str, path: str, hint: str) -> None:
+    known.edit_recipe("{kind: gguf, file: tiny.gguf, precisions: [fast, exact, float32]}", written)
+    with pytest.raises(PackageInvalidError) as caught:
+        find_recipe("tiny")
+    (problem,) = caught.value.problems
+    assert (problem.at.path, problem.hint or "") == (path, hint)
 
 
 @pytest.mark.parametrize("text", ["", "- a list\n", "a: [\n"])

@@ -1,0 +1,14 @@
+"""The kinds of import a recipe can name, one module each: how fetched files become a package folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from genai_pipeline.importers.kinds import files, gguf
+from genai_pipeline.importers.kinds.step import ImportKind
+
+# A new kind is a module with a KIND, and a line here.
+KINDS: Mapping[str, ImportKind] = {
+    "files": files.KIND,
+    "gguf": gguf.KIND,
+}
