@@ -1,4 +1,4 @@
-"""Real models and recordings for the tests that need them. One that cannot be had fails the test: nothing is skipped."""
+"""Real models and recordings for the tests that need them. One that cannot be had fails the test; none is skipped."""
 
 from __future__ import annotations
 
