@@ -100,6 +100,12 @@ class PackageNotFoundError(PackageError):
     exit_code = 2
 
 
+class OperationUnusableError(PackageError):
+    """An operation that a package on this system adds cannot be loaded, or two of them have one name."""
+
+    code = "operation_unusable"
+
+
 class DraftPackageError(PackageError):
     """A package cannot draft for the one it was given for: the message says what does not fit."""
 

@@ -16,7 +16,7 @@ from genai_pipeline.graph.values import is_list
 from genai_pipeline.metadata.capabilities import CAPABILITIES
 from genai_pipeline.metadata.expressions import TokensLiteral, names, walk
 from genai_pipeline.metadata.model import ComponentSpec, KvSpec, PackageSpec, TokenizerSpec
-from genai_pipeline.metadata.operations import OPERATIONS
+from genai_pipeline.metadata.operations import BUILT_IN, SETTLED
 from genai_pipeline.problems import Location, Problems, one_of
 
 SUPPORTED: Final = frozenset(
@@ -39,6 +39,7 @@ SUPPORTED: Final = frozenset(
         "structured_output",
         "tools",
         "reasoning",
+        *(f"op.{name}" for name in BUILT_IN),
     }
 )
 _TENSORS: Final = ("tensor", "items", "vector")
@@ -181,7 +182,7 @@ def _kv_needs(kv: KvSpec, what: str) -> Iterator[Need]:
 def _stage_needs(node: StageNode, spec: PackageSpec) -> Iterator[Need]:
     stage = node.spec
     what = f"stage '{stage.id}'"
-    if stage.op is not None and stage.op in OPERATIONS:
+    if stage.op is not None and stage.op in SETTLED:
         yield Need(f"op.{stage.op}", below(stage.at, "op"), what)
     if stage.run is not None and not any(scope.kind == "decode" for scope in node.scope.chain()):
         yield Need("run.outside_loop", below(stage.at, "run"), what)
@@ -213,7 +214,7 @@ def _loop_needs(node: StageNode) -> Iterator[Need]:
             yield Need("loop.iterate.over", stage.iterate.over.at, what)
         if stage.iterate.until is not None:
             yield Need("loop.iterate.until", below(stage.iterate.at, "until"), what)
-        if stage.iterate.schedule is not None and stage.iterate.schedule.op in OPERATIONS:
+        if stage.iterate.schedule is not None and stage.iterate.schedule.op in SETTLED:
             yield Need(f"op.{stage.iterate.schedule.op}", stage.iterate.schedule.at, what)
     if stage.decode is not None:
         yield from _decode_needs(node, what)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from genai_pipeline.metadata.operations import OPERATIONS
+from genai_pipeline.metadata.operations import SETTLED
 
 CAPABILITIES: Final[Mapping[str, str]] = {
     "input.text": "text inputs",
@@ -85,5 +85,5 @@ CAPABILITIES: Final[Mapping[str, str]] = {
     "speculative.propose": "drafts of a head of the model",
     "adapters": "weights laid over components",
     "session": "sessions that outlive a request",
-    **{f"op.{name}": f"the operation {name}" for name in sorted(OPERATIONS)},
+    **{f"op.{name}": f"the operation {name}" for name in sorted(SETTLED)},
 }

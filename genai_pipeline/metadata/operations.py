@@ -1,10 +1,29 @@
-"""The names of host operations and where they may run; their code and parameters are elsewhere."""
+"""The operations there are, by name: those built in, and those that packages on the system add.
+
+A Python package adds operations through entry points of the group ``genai_pipeline.operations``: the entry point's name
+is the operation's, and it loads an object with ``spec`` and ``run`` (``ops.registry.Operation``). Names that the
+grammar has settled are never looked up there, so that a package means the same wherever it runs.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final
 
-_GROUPS: Final = (
+from genai_pipeline.errors import OperationUnusableError
+from genai_pipeline.metadata.operation_spec import (
+    RESULT,
+    OperationInput,
+    OperationOutput,
+    OperationSpec,
+)
+from genai_pipeline.metadata.operation_tables import arrays, prompt_rows, vectors
+
+GROUP: Final = "genai_pipeline.operations"
+BUILT_IN: Final[Mapping[str, OperationSpec]] = {**arrays.SPECS, **vectors.SPECS, **prompt_rows.SPECS}
+_SETTLED: Final = (
     # image, audio, tensor and text programs
     "decode resize crop pad tile patchify rescale normalize layout mono resample window log_mel standardize clip "
     "split_text phonemes map_ids",
@@ -26,4 +45,71 @@ _GROUPS: Final = (
     # writers
     "png jpeg wav srt vtt json npy",
 )
-OPERATIONS: Final = frozenset(" ".join(_GROUPS).split())
+SETTLED: Final = frozenset(" ".join(_SETTLED).split())  # names with a meaning, also where nothing runs them yet
+
+
+class _Operations(Mapping[str, OperationSpec]):
+    """Every operation that can be described. A name that is only settled has no spec, but is ``in`` it."""
+
+    def __getitem__(self, name: str) -> OperationSpec:
+        """The declaration of an operation; KeyError without one, OperationUnusableError for a broken entry point."""
+        if name in SETTLED:
+            return BUILT_IN[name]
+        spec: OperationSpec = load_added(name).spec
+        return spec
+
+    def __contains__(self, name: object) -> bool:
+        return name in SETTLED or name in _added()
+
+    def __iter__(self) -> Iterator[str]:
+        yield from sorted(SETTLED)
+        yield from _added()
+
+    def __len__(self) -> int:
+        return len(SETTLED) + len(_added())
+
+
+OPERATIONS: Final[Mapping[str, OperationSpec]] = _Operations()
+
+
+def load_added(name: str) -> Any:
+    """The object behind an operation's entry point. Raises KeyError without one, OperationUnusableError for a fault."""
+    points = _added()[name]
+    makers = sorted({point.dist.name if point.dist else "?" for point in points})
+    if len(makers) > 1:
+        hint = "uninstall all but one of them"
+        raise OperationUnusableError(f"the operation '{name}' is added by {' and '.join(makers)}", hint=hint)
+    hint = f"reinstall or remove '{makers[0]}'"
+    try:
+        found = points[0].load()
+    except Exception as error:  # anything can happen in somebody else's module
+        text = f"the operation '{name}' of '{makers[0]}' cannot be loaded: {type(error).__name__}: {error}"
+        raise OperationUnusableError(text, hint=hint) from error
+    spec = getattr(found, "spec", None)
+    if not isinstance(spec, OperationSpec) or spec.name != name or not callable(getattr(found, "run", None)):
+        text = f"the operation '{name}' of '{makers[0]}' is no operation of that name: {points[0].value}"
+        raise OperationUnusableError(text, hint="the entry point names an Operation(spec, function)")
+    return found
+
+
+@cache
+def _added() -> Mapping[str, tuple[EntryPoint, ...]]:
+    """Entry points by name, those of settled names left out; read once."""
+    found: dict[str, tuple[EntryPoint, ...]] = {}
+    for point in entry_points(group=GROUP):
+        if point.name not in SETTLED:
+            found[point.name] = (*found.get(point.name, ()), point)
+    return dict(sorted(found.items()))
+
+
+__all__ = [
+    "BUILT_IN",
+    "GROUP",
+    "OPERATIONS",
+    "RESULT",
+    "SETTLED",
+    "OperationInput",
+    "OperationOutput",
+    "OperationSpec",
+    "load_added",
+]

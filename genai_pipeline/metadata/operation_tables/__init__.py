@@ -1,0 +1,1 @@
+"""Declarations of the operations that are built in, a module per field."""

@@ -1,0 +1,1 @@
+"""Host operations: what stages with ``op:`` run."""

@@ -1,0 +1,92 @@
+"""From an operation's name to what runs it; the module that has it is imported at the first use."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+
+from genai_pipeline.errors import OperationUnusableError, RequestError
+from genai_pipeline.metadata.operations import BUILT_IN, SETTLED, OperationInput, OperationSpec, load_added
+from genai_pipeline.ops.context import OpContext
+
+Function = Callable[[Mapping[str, Any], Mapping[str, Any], OpContext], Mapping[str, Any]]
+_MODULES: Final[Mapping[str, str]] = {
+    "arrays": "concat take affine",
+    "vectors": "argmax pool normalize",
+    "prompt_rows": "splice",
+}
+_HOME: Final = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An operation: its declaration, and a pure function of (inputs, parameters, context) that gives its outputs.
+
+    The function gets every declared input, None for an optional one that is absent, with the rank that it declared.
+    """
+
+    spec: OperationSpec
+    function: Function
+
+    def run(self, inputs: Mapping[str, Any], params: Mapping[str, Any], context: OpContext) -> Mapping[str, Any]:
+        """The outputs by port; ``inputs`` as bound, ``params`` with every value (``call_values``).
+
+        Raises RequestError for a value that the operation does not take.
+        """
+        ready = {port.name: _prepared(inputs.get(port.name), port, context) for port in self.spec.inputs}
+        return self.function(ready, params, context)
+
+
+@cache
+def operation(name: str) -> Operation:
+    """The operation of that name. Raises KeyError for none, OperationUnusableError for an added one that is broken."""
+    if name in SETTLED:
+        module = importlib.import_module(f"genai_pipeline.ops.{_HOME[name]}")
+        return Operation(BUILT_IN[name], getattr(module, name))
+    found = load_added(name)
+    if not isinstance(found, Operation):
+        raise OperationUnusableError(f"the operation '{name}' is no Operation", hint="it is Operation(spec, function)")
+    return found
+
+
+def _prepared(value: Any, port: OperationInput, context: OpContext) -> Any:
+    """A value as its port wants it."""
+    if value is None:
+        if not port.optional:
+            raise RequestError(f"stage '{context.stage}' misses its input '{port.name}'")
+        return None
+    if port.many:
+        items = value if isinstance(value, list | tuple) else [value]
+        return [_one(item, port, context) for item in items if item is not None]
+    return _one(value, port, context)
+
+
+def _one(value: Any, port: OperationInput, context: OpContext) -> Any:
+    if port.kind == "tensor":
+        return _tensor(value, port, context)
+    if port.kind == "text" and not isinstance(value, str):
+        raise RequestError(f"'{port.name}' of stage '{context.stage}' takes text, not {type(value).__name__}")
+    return value
+
+
+def _tensor(value: Any, port: OperationInput, context: OpContext) -> Any:
+    array = value if isinstance(value, np.ndarray) else _array(value)
+    if array.dtype.kind not in "fiub" or (port.numbers == "integer" and array.dtype.kind not in "iub"):
+        wanted = "whole numbers" if port.numbers == "integer" else "numbers"
+        raise RequestError(f"'{port.name}' of stage '{context.stage}' takes {wanted}, not {array.dtype}")
+    if port.rank is None or array.ndim == port.rank:
+        return array
+    if array.ndim == port.rank - 1:
+        return array[np.newaxis]
+    raise RequestError(f"'{port.name}' of stage '{context.stage}' has rank {port.rank}, not {array.ndim}")
+
+
+def _array(value: Any) -> Any:
+    """Numbers as int64 or float32, as graphs have them."""
+    array = np.asarray(value)
+    return array.astype(np.float32) if array.dtype == np.float64 else array
