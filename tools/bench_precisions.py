@@ -27,8 +27,9 @@ from genai_pipeline.graph import onnx_file
 from genai_pipeline.importers.gguf.architecture import DecoderConfig, read_config
 from genai_pipeline.importers.gguf.graph_builder import write_decoder
 from genai_pipeline.importers.gguf.linear import PRECISIONS, Precision
-from genai_pipeline.importers.gguf.matrices import Matrix, encode_dense, encode_exact
+from genai_pipeline.importers.gguf.matrices import encode_dense, encode_exact
 from genai_pipeline.importers.gguf.reader import GgufTensor, open_gguf
+from genai_pipeline.importers.graphs.matrices import Matrix
 
 ROOM = 512  # tokens the cache buffers hold
 BURST = 4  # steps in a row that one variant runs

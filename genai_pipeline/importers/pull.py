@@ -158,8 +158,9 @@ def _entry(recipe: Recipe) -> PackageEntry:
 
 def _fingerprint(recipe: Recipe) -> str:
     """Changes when the recipe, the metadata or the importer does, so that an outdated package is made anew."""
-    code = recipe.kind.code
-    importer = [code] if code.is_file() else sorted(code.rglob("*.py"))
+    importer = [
+        file for code in recipe.kind.code for file in ([code] if code.is_file() else sorted(code.rglob("*.py")))
+    ]
     digest = hashlib.sha256()
     for file in [*sorted(path for path in recipe.folder.iterdir() if path.is_file()), *importer]:
         digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")

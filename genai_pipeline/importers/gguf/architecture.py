@@ -10,7 +10,8 @@ from typing import Any, Literal
 import numpy as np
 
 from genai_pipeline.errors import ImportModelError
-from genai_pipeline.importers.gguf.reader import FloatArray, GgufFile
+from genai_pipeline.importers.gguf.reader import GgufFile
+from genai_pipeline.importers.graphs.matrices import FloatArray
 
 Activation = Literal["silu", "gelu_tanh"]
 

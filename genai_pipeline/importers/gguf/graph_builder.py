@@ -9,9 +9,10 @@ import numpy as np
 
 from genai_pipeline.importers.gguf.architecture import DecoderConfig
 from genai_pipeline.importers.gguf.layers import LayerBuilder, RunShape, Stream
-from genai_pipeline.importers.gguf.linear import Precision, Rows, add_linear, add_lookup, add_rows, add_tied_head
+from genai_pipeline.importers.gguf.linear import Precision, add_linear, add_table
 from genai_pipeline.importers.gguf.reader import GgufFile
-from genai_pipeline.importers.gguf.tape import GraphTape, Value, WeightFile
+from genai_pipeline.importers.graphs.linear import Rows, add_lookup, add_tied_head
+from genai_pipeline.importers.graphs.tape import GraphTape, Value, WeightFile
 
 WeightProgress = Callable[[int, str], None]  # bytes of the source that are done, what was done
 
@@ -45,7 +46,7 @@ def _add_decoder(
 ) -> None:
     tokens = tape.input("input_ids", "int64", ("batch", "sequence_length"))
     mask = tape.input("attention_mask", "int64", ("batch", "total_length"))
-    rows = add_rows(tape, precision, "token_embd", file.tensor("token_embd.weight"))
+    rows = add_table(tape, precision, "token_embd", file.tensor("token_embd.weight"))
     counter.finished("token_embd.")
     run = _add_run_shape(tape, tokens, mask)
     builder = LayerBuilder(tape, file, config, precision)
@@ -89,5 +90,5 @@ def _add_head(
     tape: GraphTape, file: GgufFile, config: DecoderConfig, precision: Precision, rows: Rows, hidden: Value
 ) -> Value:
     if config.tied:
-        return add_tied_head(tape, precision, "lm_head", hidden, rows)
+        return add_tied_head(tape, "lm_head", hidden, rows, accuracy_level=precision.accuracy_level)
     return add_linear(tape, precision, "lm_head", hidden, [file.tensor("output.weight")])

@@ -11,9 +11,9 @@ from genai_pipeline.importers.gguf.graph_builder import write_decoder
 from genai_pipeline.importers.gguf.layout import check_tensors
 from genai_pipeline.importers.gguf.linear import PRECISIONS, Precision
 from genai_pipeline.importers.gguf.metadata_text import metadata_text
-from genai_pipeline.importers.gguf.package_writer import check_free, new_package, write_json, write_text
 from genai_pipeline.importers.gguf.reader import check_file, open_gguf
 from genai_pipeline.importers.gguf.tokenizer_export import export_tokenizer
+from genai_pipeline.importers.package_writer import check_free, new_package, write_json, write_text
 from genai_pipeline.importers.progress import Progress, silent
 from genai_pipeline.metadata.schema import load_schema
 

@@ -14,7 +14,7 @@ import numpy as np
 from genai_pipeline.importers.gguf.architecture import DecoderConfig, LayerAttention, Rope
 from genai_pipeline.importers.gguf.linear import Precision, add_linear
 from genai_pipeline.importers.gguf.reader import GgufFile, GgufTensor
-from genai_pipeline.importers.gguf.tape import MICROSOFT, GraphTape, Value
+from genai_pipeline.importers.graphs.tape import MICROSOFT, GraphTape, Value
 
 
 @dataclass(frozen=True, slots=True)

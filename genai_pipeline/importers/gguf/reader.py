@@ -14,9 +14,7 @@ from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from gguf.quants import dequantize
 
 from genai_pipeline.errors import ImportModelError
-
-Array = npt.NDArray[Any]
-FloatArray = npt.NDArray[np.float32]
+from genai_pipeline.importers.graphs.matrices import Array, FloatArray
 
 _PLAIN_TYPES = ("F32", "F16", "BF16", "F64")
 _BLOCK_TYPES = (

@@ -49,4 +49,4 @@ def _read(fields: RecordReader, names: Sequence[str]) -> FilesStep:
     )
 
 
-KIND = ImportKind(fields=("files",), optional=("derived",), read=_read, code=Path(__file__).parent)
+KIND = ImportKind(fields=("files",), optional=("derived",), read=_read, code=(Path(__file__).parent,))

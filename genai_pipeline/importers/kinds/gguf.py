@@ -9,6 +9,8 @@ from pathlib import Path
 from genai_pipeline.importers.kinds.step import ImportJob, ImportKind, read_precisions
 from genai_pipeline.importers.records import RecordReader
 
+_HERE = Path(__file__).parents[1]
+
 
 @dataclass(frozen=True, slots=True)
 class GgufStep:
@@ -28,4 +30,4 @@ def _read(fields: RecordReader, names: Sequence[str]) -> GgufStep:
     return GgufStep(read_precisions(fields), fields.choice("file", names))
 
 
-KIND = ImportKind(fields=("file",), read=_read, code=Path(__file__).parents[1] / "gguf")
+KIND = ImportKind(fields=("file",), read=_read, code=(_HERE / "gguf", _HERE / "graphs"))

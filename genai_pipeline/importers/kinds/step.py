@@ -40,13 +40,13 @@ class ImportStep(Protocol):
 class ImportKind:
     """``read(fields, names)`` reads the record ``import`` of a recipe whose sources give files of these names.
 
-    ``fields`` and ``optional`` are its keys besides ``kind`` and ``precisions``. ``code`` is the module or folder that
-    does the work: packages are made anew when it changes.
+    ``fields`` and ``optional`` are its keys besides ``kind`` and ``precisions``. ``code`` are the modules and folders
+    that do the work: packages are made anew when they change.
     """
 
     fields: tuple[str, ...]
     read: Callable[[RecordReader, Sequence[str]], ImportStep]
-    code: Path
+    code: tuple[Path, ...]
     optional: tuple[str, ...] = ()
 
 

@@ -10,15 +10,9 @@ import numpy as np
 import pytest
 
 from genai_pipeline.errors import ImportModelError
-from genai_pipeline.importers.gguf.matrices import (
-    BLOCK,
-    BlockMatrix,
-    DenseMatrix,
-    encode_exact,
-    encode_fast,
-    round_to_8_bits,
-)
+from genai_pipeline.importers.gguf.matrices import encode_exact, encode_fast
 from genai_pipeline.importers.gguf.reader import GgufTensor, open_gguf, stack_rows
+from genai_pipeline.importers.graphs.matrices import BLOCK, BlockMatrix, DenseMatrix, round_to_8_bits
 
 
 def decoded(matrix: BlockMatrix) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from genai_pipeline.graph.onnx_file import ir
-from genai_pipeline.importers.gguf.reader import Array
+from genai_pipeline.importers.graphs.matrices import Array
 
 MICROSOFT = "com.microsoft"  # domain of ONNX Runtime's own operators
 _ALIGNMENT = 4096  # bytes: weights start on a page, so that a runtime can map them
