@@ -33,6 +33,8 @@ SUPPORTED: Final = frozenset(
         "kv.replace",
         "kv.window",
         "tokenizer.tokenizers",
+        "tokenizer.list",
+        "tokenizer.characters",
         "speculative.draft",
         "speculative.lookup",
         "tokenizer.infill",

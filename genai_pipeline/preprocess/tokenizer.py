@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 from genai_pipeline.errors import PackageError, PackageInvalidError
 from genai_pipeline.metadata.model import TokenizerSpec
 from genai_pipeline.metadata.paths import check_inside
+from genai_pipeline.preprocess import listed_tokens
 from genai_pipeline.preprocess.byte_level import ByteTable
 from genai_pipeline.preprocess.plain_encoder import Piece, PlainEncoder, alternatives, encode_ids
 from genai_pipeline.preprocess.special_tokens import Vocabulary, below, resolve_tokens
@@ -45,8 +46,9 @@ class Tokenizer:
         """Build from the bytes of a tokenizer.json; raises ValueError when the tokenizers library refuses them."""
         self._parsing = _build(data)
         self._files = files
-        self.vocab_size = self._parsing.get_vocab_size(with_added_tokens=True)
-        ids = frozenset(self._parsing.get_vocab().values())
+        self._missing = self._parsing.token_to_id(listed_tokens.MISSING)
+        ids = frozenset(self._parsing.get_vocab().values()) - {self._missing}
+        self.vocab_size = len(ids)
         self.highest_id = max(ids, default=-1)
         self._gaps = frozenset(range(self.highest_id + 1)) - ids
         self._special = resolve_tokens(spec, files, self.vocabulary, problems)
@@ -148,7 +150,7 @@ class Tokenizer:
     def encode_text(self, text: str, allow_special: bool) -> tuple[int, ...]:
         """Ids of a text, nothing added; ``allow_special`` gives the texts of control tokens their meaning."""
         if allow_special:
-            return tuple(encode_ids(self._parsing, text))
+            return self._listed(tuple(encode_ids(self._parsing, text)), text)
         return self.encode_pieces((Piece(text),))
 
     def encode_prompt(self, text: str) -> tuple[int, ...]:
@@ -157,7 +159,8 @@ class Tokenizer:
 
     def encode_pieces(self, pieces: Iterable[Piece]) -> tuple[int, ...]:
         """Ids of a prompt in which only the control pieces are control tokens."""
-        return self._plain.encode(pieces)
+        pieces = tuple(pieces)
+        return self._listed(self._plain.encode(pieces), "".join(piece.text for piece in pieces if not piece.control))
 
     def with_bos(self, ids: Sequence[int]) -> tuple[int, ...]:
         """The ids with one BOS in front if it is wanted and not there yet."""
@@ -187,6 +190,12 @@ class Tokenizer:
             if found.group() not in self._single_words or _stands_alone(text, found.start(), found.end()):
                 yield found.start(), found.end()
             position = found.start() + 1
+
+    def _listed(self, ids: tuple[int, ...], text: str) -> tuple[int, ...]:
+        """The ids; raises RequestError where the text has what a list without an unknown token lacks."""
+        if self._missing in ids:
+            listed_tokens.refuse_missing(text, self.token_to_id)
+        return ids
 
     def _separate(self, plain: tokenizers.Tokenizer) -> PlainEncoder:
         """Settle what the control tokens are, and build the encoder that never parses them.
@@ -220,7 +229,7 @@ class Tokenizer:
 
 def read_tokenizer(root: Path, spec: TokenizerSpec, problems: Problems) -> Tokenizer | None:
     """The declared tokenizer, or None with problems; one that loads with problems is given with them."""
-    if spec.kind != "tokenizers":
+    if spec.kind not in ("tokenizers", *listed_tokens.KINDS):
         hint = "use kind 'tokenizers', a tokenizer.json"
         problems.error(spec.at, "tokenizer.kind", f"tokenizer kind '{spec.kind}' cannot be loaded yet", hint)
         return None
@@ -230,10 +239,12 @@ def read_tokenizer(root: Path, spec: TokenizerSpec, problems: Problems) -> Token
     if file is None:
         return None
     try:
-        return Tokenizer(file.read_bytes(), spec, files, problems)
+        data = file.read_bytes()
+        listed = spec.kind in listed_tokens.KINDS
+        return Tokenizer(listed_tokens.tokenizer_json(data, spec) if listed else data, spec, files, problems)
     except (OSError, ValueError) as error:
         reason = str(error).removeprefix("Cannot instantiate Tokenizer from buffer: ")
-        hint = "it must be a whole tokenizer.json of the tokenizers library"
+        hint = "it must be a whole tokenizer.json of the tokenizers library" if spec.kind == "tokenizers" else ""
         problems.error(at, "tokenizer.file", f"{spec.file} is no usable tokenizer: {reason}", hint)
         return None
 
