@@ -28,20 +28,20 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step: it takes the value under work in one of the forms ``takes`` and leaves it in the form ``gives``.
+    """One step. ``forms``: each form in which it takes the value under work, and the form in which it leaves that.
 
     What the value under work is, is the modality's own affair; the first step of a program gets a ``Source``.
-    ``gives`` None: the form stays. ``publishes``: the fields that exist from this step on.
+    ``publishes``: the fields that exist from this step on; ``withdraws``: those of earlier steps that it makes void.
     ``check`` finds faults of parameters that do not go together; parameters may be unevaluated expressions there.
     """
 
     name: str
     doc: str
-    takes: frozenset[str]
-    gives: str | None
+    forms: Mapping[str, str]
     parameters: Declared
     run: StepCode
     publishes: frozenset[str] = frozenset()
+    withdraws: frozenset[str] = frozenset()
     check: StepCheck = _no_faults
 
 

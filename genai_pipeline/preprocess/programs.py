@@ -7,7 +7,7 @@ step runs.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -43,7 +43,7 @@ class Program:
         kit = _kit(modality)
         assert kit is not None
         steps = tuple((kit.steps[step.op], step) for step in spec.steps)
-        return cls(spec.name, frozenset().union(*(step.publishes for step, _ in steps)), steps, kit.finish)
+        return cls(spec.name, _published(step for step, _ in steps), steps, kit.finish)
 
     def run(self, source: Any, parameters: Mapping[str, Any], *, param: str | None = None) -> dict[str, Any]:
         """The fields of one item. ``parameters``: the request's, as ``parameters.name``; ``param``: the input's name.
@@ -89,10 +89,10 @@ def check_program(spec: ProgramSpec, modality: str, problems: Problems) -> None:
             form = None  # what follows cannot be told
             continue
         _check_parameters(step, written, problems)
-        if form is not None and form not in step.takes:
+        if form is not None and form not in step.forms:
             _report_order(step, written, form, kit, problems)
             form = None
-        form = step.gives if step.gives is not None else form
+        form = step.forms[form] if form is not None else None
     if form is not None and form not in kit.ends:
         message = f"the program '{spec.name}' ends in {_form(form)}, which nothing can take"
         problems.error(spec.steps[-1].at, "program.end", message, f"it must end in {one_of(map(_form, kit.ends))}")
@@ -110,10 +110,17 @@ def _check_parameters(step: Step, written: ProgramStep, problems: Problems) -> N
 
 
 def _report_order(step: Step, written: ProgramStep, form: str, kit: StepKit, problems: Problems) -> None:
-    able = sorted(other.name for other in kit.steps.values() if form in other.takes)
-    message = f"the step '{step.name}' cannot work on {_form(form)}: it takes {one_of(map(_form, step.takes))}"
+    able = sorted(other.name for other in kit.steps.values() if form in other.forms)
+    message = f"the step '{step.name}' cannot work on {_form(form)}: it takes {one_of(map(_form, step.forms))}"
     hint = f"here can stand {one_of(able)}" if able else "nothing can follow here"
     problems.error(written.at, "program.order", message, hint)
+
+
+def _published(steps: Iterable[Step]) -> frozenset[str]:
+    fields: frozenset[str] = frozenset()
+    for step in steps:
+        fields = (fields - step.withdraws) | step.publishes
+    return fields
 
 
 def _form(form: str) -> str:
