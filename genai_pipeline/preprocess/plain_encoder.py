@@ -28,6 +28,15 @@ class Piece:
     control: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class EncodedText:
+    """The tokens of a text: ids, segments they belong to, half-open ranges of characters they cover."""
+
+    ids: tuple[int, ...]
+    types: tuple[int, ...]
+    offsets: tuple[tuple[int, int], ...]
+
+
 def encode_ids(built: Any, text: str) -> list[int]:
     """Ids of a text under a ``tokenizers.Tokenizer``, nothing added; other threads run meanwhile.
 
@@ -118,3 +127,8 @@ def encodable(text: str, name: str = "") -> str:
         message = f"{name or 'the text'} is not valid Unicode at character {error.start}: half of a surrogate pair"
         raise RequestError(message, param=name or "prompt", hint="send text that was decoded as UTF-8") from error
     return str.__str__(text)
+
+
+def stands_alone(text: str, start: int, end: int) -> bool:
+    """Whether no word character touches the range, as tokens for single words demand."""
+    return not re.search(r"\w\Z", text[:start]) and not re.match(r"\w", text[end:])

@@ -80,6 +80,16 @@ def resolve_tokens(spec: TokenizerSpec, files: TokenFiles, vocabulary: Vocabular
     )
 
 
+def wants_bos(spec: TokenizerSpec, bos: int | None, files: TokenFiles, problems: Problems) -> bool | None:
+    """Whether a prompt is wanted with BOS, by what is declared; None where only the tokenizer itself can tell."""
+    if bos is not None:
+        return files.add_bos if spec.add_bos is None else spec.add_bos
+    if spec.add_bos and spec.bos is None:
+        message, hint = "add_bos is true, but no bos token is declared", "declare 'bos'"
+        problems.error(spec.at, "tokenizer.bos_missing", message, hint)
+    return False
+
+
 def _beside(files: TokenFiles, vocabulary: Vocabulary) -> Iterator[int | None]:
     texts: Iterable[str] = files.end_texts
     yield from (vocabulary.id_of(text) for text in texts)

@@ -1,7 +1,8 @@
 """Text to token ids and back, with a hard line between control tokens and text. The home of ``tokenizers``.
 
-**Control tokens** are the tokenizer's *special* added tokens, and the declared bos, eos and pad tokens among its added
-tokens. Other added tokens, such as ``</think>`` or ``<tool_call>``, are vocabulary that anybody may write.
+**Control tokens** are the tokenizer's *special* added tokens, the declared bos, eos and pad tokens among its added
+tokens, and the tokens of placeholders. Other added tokens, such as ``</think>`` or ``<tool_call>``, are vocabulary that
+anybody may write.
 
 **Who may write control tokens.** Two tokenizers are loaded from one file. The *parsing* one turns the text of control
 tokens into their ids: raw prompts use it. The *plain* one encodes that text like any other (``plain_encoder``).
@@ -16,7 +17,6 @@ special_tokens_map.json, and ``eos_token_id`` in generation_config.json.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -27,8 +27,16 @@ from genai_pipeline.metadata.model import TokenizerSpec
 from genai_pipeline.metadata.paths import check_inside
 from genai_pipeline.preprocess import listed_tokens
 from genai_pipeline.preprocess.byte_level import ByteTable
-from genai_pipeline.preprocess.plain_encoder import Piece, PlainEncoder, alternatives, encode_ids
-from genai_pipeline.preprocess.special_tokens import Vocabulary, below, resolve_tokens
+from genai_pipeline.preprocess.plain_encoder import (
+    EncodedText,
+    Piece,
+    PlainEncoder,
+    alternatives,
+    encodable,
+    encode_ids,
+    stands_alone,
+)
+from genai_pipeline.preprocess.special_tokens import Vocabulary, below, resolve_tokens, wants_bos
 from genai_pipeline.preprocess.token_files import TokenFiles, place_in, read_token_files
 from genai_pipeline.problems import Problems, nearest, one_of
 
@@ -42,8 +50,13 @@ SHORT = 256  # tokens up to which decoding is too short to let others run
 class Tokenizer:
     """A loaded tokenizer; nothing in it changes after loading, so threads may share it."""
 
-    def __init__(self, data: bytes, spec: TokenizerSpec, files: TokenFiles, problems: Problems) -> None:
-        """Build from the bytes of a tokenizer.json; raises ValueError when the tokenizers library refuses them."""
+    def __init__(
+        self, data: bytes, spec: TokenizerSpec, files: TokenFiles, problems: Problems, reserved: Iterable[str] = ()
+    ) -> None:
+        """Build from the bytes of a tokenizer.json; raises ValueError when the tokenizers library refuses them.
+
+        ``reserved``: texts of tokens that become control tokens, such as placeholders, if the vocabulary has them.
+        """
         self._parsing = _build(data)
         self._files = files
         self._missing = self._parsing.token_to_id(listed_tokens.MISSING)
@@ -54,7 +67,7 @@ class Tokenizer:
         self._special = resolve_tokens(spec, files, self.vocabulary, problems)
         self._control: dict[str, int] = {}
         self._single_words: frozenset[str] = frozenset()
-        self._plain = self._separate(_build(data))
+        self._plain = self._separate(_build(data), reserved)
         self._control_ids = frozenset(self._control.values())
         self._pattern = alternatives(self._control)
         self.add_bos = self._wants_bos(spec, problems)
@@ -157,6 +170,19 @@ class Tokenizer:
         """Ids of a raw prompt: control tokens have their meaning, one BOS in front if it is wanted."""
         return self.with_bos(self.encode_text(text, allow_special=True))
 
+    def encode_whole(self, text: str, *, complete: bool, most: int | None = None) -> EncodedText:
+        """A text in which control tokens have their meaning, cut to ``most`` tokens in all.
+
+        ``complete``: with what the tokenizer's own post-processor puts around every text, e.g. [CLS] and [SEP].
+        """
+        added = self._parsing.num_special_tokens_to_add(False) if complete else 0
+        (encoding,) = self._parsing.encode_batch([encodable(text)], add_special_tokens=False)
+        if most is not None:
+            encoding.truncate(max(most - added, 0))
+        if complete:
+            encoding = self._parsing.post_process(encoding, None, True)
+        return EncodedText(self._listed(tuple(encoding.ids), text), tuple(encoding.type_ids), tuple(encoding.offsets))
+
     def encode_pieces(self, pieces: Iterable[Piece]) -> tuple[int, ...]:
         """Ids of a prompt in which only the control pieces are control tokens."""
         pieces = tuple(pieces)
@@ -187,7 +213,7 @@ class Tokenizer:
         """Half-open ranges of all places where the text of a control token stands, overlapping ones included."""
         position = 0
         while (found := self._pattern.search(text, position)) is not None:
-            if found.group() not in self._single_words or _stands_alone(text, found.start(), found.end()):
+            if found.group() not in self._single_words or stands_alone(text, found.start(), found.end()):
                 yield found.start(), found.end()
             position = found.start() + 1
 
@@ -197,15 +223,19 @@ class Tokenizer:
             listed_tokens.refuse_missing(text, self.token_to_id)
         return ids
 
-    def _separate(self, plain: tokenizers.Tokenizer) -> PlainEncoder:
+    def _separate(self, plain: tokenizers.Tokenizer, reserved: Iterable[str]) -> PlainEncoder:
         """Settle what the control tokens are, and build the encoder that never parses them.
 
-        Declared tokens that the file has as ordinary added tokens become special ones.
+        Declared tokens that the file has as ordinary added tokens become special ones, reserved ones in any case.
         """
         import tokenizers
 
         added = self._parsing.get_added_tokens_decoder()
         late = [_special_copy(added[token]) for token in self._special.declared if token in added]
+        for text in reserved:
+            if (token := self.token_to_id(text)) is not None:
+                plainly = tokenizers.AddedToken(text, normalized=False)
+                late.append(_special_copy(added.get(token, plainly)))
         for half in (self._parsing, plain):
             half.add_special_tokens(late)
         control = {token.content: token for token in self._parsing.get_added_tokens_decoder().values() if token.special}
@@ -214,21 +244,20 @@ class Tokenizer:
         return PlainEncoder(plain, control, self._control, self.highest_id, tokenizers.AddedToken)
 
     def _wants_bos(self, spec: TokenizerSpec, problems: Problems) -> bool:
-        if self.bos_id is None:
-            if spec.add_bos and spec.bos is None:
-                message, hint = "add_bos is true, but no bos token is declared", "declare 'bos'"
-                problems.error(spec.at, "tokenizer.bos_missing", message, hint)
-            return False
-        if spec.add_bos is not None:
-            return spec.add_bos
-        if self._files.add_bos is not None:
-            return self._files.add_bos
+        wanted = wants_bos(spec, self.bos_id, self._files, problems)
+        if wanted is not None:
+            return wanted
         bare, full = (self._parsing.encode("a", add_special_tokens=add).ids for add in (False, True))
         return full[:1] == [self.bos_id] and bare[:1] != [self.bos_id]
 
 
-def read_tokenizer(root: Path, spec: TokenizerSpec, problems: Problems) -> Tokenizer | None:
-    """The declared tokenizer, or None with problems; one that loads with problems is given with them."""
+def read_tokenizer(
+    root: Path, spec: TokenizerSpec, problems: Problems, reserved: Iterable[str] = ()
+) -> Tokenizer | None:
+    """The declared tokenizer, or None with problems; one that loads with problems is given with them.
+
+    ``reserved``: see ``Tokenizer``.
+    """
     if spec.kind not in ("tokenizers", *listed_tokens.KINDS):
         hint = "use kind 'tokenizers', a tokenizer.json"
         problems.error(spec.at, "tokenizer.kind", f"tokenizer kind '{spec.kind}' cannot be loaded yet", hint)
@@ -241,7 +270,7 @@ def read_tokenizer(root: Path, spec: TokenizerSpec, problems: Problems) -> Token
     try:
         data = file.read_bytes()
         listed = spec.kind in listed_tokens.KINDS
-        return Tokenizer(listed_tokens.tokenizer_json(data, spec) if listed else data, spec, files, problems)
+        return Tokenizer(listed_tokens.tokenizer_json(data, spec) if listed else data, spec, files, problems, reserved)
     except (OSError, ValueError) as error:
         reason = str(error).removeprefix("Cannot instantiate Tokenizer from buffer: ")
         hint = "it must be a whole tokenizer.json of the tokenizers library" if spec.kind == "tokenizers" else ""
@@ -270,8 +299,3 @@ def _special_copy(token: tokenizers.AddedToken) -> tokenizers.AddedToken:
         normalized=token.normalized,
         special=True,
     )
-
-
-def _stands_alone(text: str, start: int, end: int) -> bool:
-    """Whether no word character touches the range, as tokens for single words demand."""
-    return not re.search(r"\w\Z", text[:start]) and not re.match(r"\w", text[end:])
