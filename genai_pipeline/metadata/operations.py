@@ -19,10 +19,10 @@ from genai_pipeline.metadata.operation_spec import (
     OperationOutput,
     OperationSpec,
 )
-from genai_pipeline.metadata.operation_tables import arrays, filling, prompt_rows, vectors
+from genai_pipeline.metadata.operation_tables import arrays, prompt_rows, vectors
 
 GROUP: Final = "genai_pipeline.operations"
-BUILT_IN: Final[Mapping[str, OperationSpec]] = {**arrays.SPECS, **filling.SPECS, **vectors.SPECS, **prompt_rows.SPECS}
+BUILT_IN: Final[Mapping[str, OperationSpec]] = {**arrays.SPECS, **vectors.SPECS, **prompt_rows.SPECS}
 _SETTLED: Final = (
     # image, audio, tensor and text programs
     "decode resize crop pad tile patchify rescale normalize layout mono resample window log_mel standardize clip "

@@ -17,7 +17,6 @@ from genai_pipeline.ops.context import OpContext
 Function = Callable[[Mapping[str, Any], Mapping[str, Any], OpContext], Mapping[str, Any]]
 _MODULES: Final[Mapping[str, str]] = {
     "arrays": "concat take affine",
-    "filling": "fill pad",
     "vectors": "argmax pool normalize",
     "prompt_rows": "splice",
 }
