@@ -7,11 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from genai_pipeline.backends.protocol import Buffer, LoadedGraph
+from genai_pipeline.engine.body_values import BatchValue, BodyValue
 from genai_pipeline.engine.buffers import GrowingArray
-from genai_pipeline.engine.feeds import BodyFeed, Context, ExpressionFeed, Feed, LoopFeed
+from genai_pipeline.engine.feeds import (
+    BodyFeed,
+    BodyReads,
+    Context,
+    ExpressionFeed,
+    Feed,
+    KeptFeed,
+    LoopFeed,
+    local_key,
+)
 from genai_pipeline.graph.logit_rows import LOGIT_ROWS
 from genai_pipeline.graph.plan import StagePlan
 from genai_pipeline.graph.signature import GraphSignature, Port
@@ -21,23 +30,34 @@ from genai_pipeline.types import numpy_dtype
 
 
 class BodyStage:
-    """Feeds a component's ports, runs its graph and hands on its outputs."""
+    """Feeds a component's ports, runs its graph and hands on its outputs.
 
-    def __init__(self, stage: StagePlan, graph: LoadedGraph) -> None:
+    ``settled``: it reads nothing that changes while a sequence runs, so that it runs again only for other rows.
+    """
+
+    def __init__(self, stage: StagePlan, graph: LoadedGraph, scope: str, *, settled: bool) -> None:
         assert stage.spec.run is not None
         self.id = stage.id
-        keys = (key.rpartition("/")[2] for key in stage.reads.values())
-        self.loop_names = frozenset(key.removeprefix("loop.") for key in keys if key.startswith("loop."))
+        self.loop_names = loop_names(stage, scope)
         self.component = stage.spec.run
         self.graph = graph
         self.binding = graph.binding()
+        reads = BodyReads(stage.reads, scope)
         self._feeds = {
-            port: _feed(stage, binding, graph.signature.inputs[port]) for port, binding in port_bindings(stage)
+            port: _feed(reads, binding, graph.signature.inputs[port]) for port, binding in port_bindings(stage)
         }
+        self._settled = settled and not graph.logit_rows
+        self._members: tuple[int, ...] = ()  # of the last run
+        self._last: dict[str, BodyValue] = {}
         self._shapes: dict[str, tuple[int, ...]] = {}  # of the inputs as bound
         outputs, known = graph.signature.outputs, [*self._feeds, *([LOGIT_ROWS] if graph.logit_rows else [])]
         self._outputs = [
-            _Output(port, key, GrowingArray(numpy_dtype(outputs[port].dtype)), shape_rule(graph.signature, port, known))
+            _Output(
+                outputs[port],
+                key,
+                GrowingArray(numpy_dtype(outputs[port].dtype)),
+                shape_rule(graph.signature, port, known),
+            )
             for port, key in stage.outputs.items()
         ]
 
@@ -51,12 +71,14 @@ class BodyStage:
         """Whether the value ``key`` is an output of this stage."""
         return self.port_of(key) is not None
 
-    def port_of(self, key: str) -> str | None:
+    def port_of(self, key: str) -> Port | None:
         """The output port that gives the value ``key``."""
         return next((output.port for output in self._outputs if output.key == key), None)
 
-    def run(self, context: Context, logit_rows: Buffer) -> dict[str, NDArray[Any]]:
-        """Run once; returns the read outputs by value key, valid until this stage runs again."""
+    def run(self, context: Context, logit_rows: Buffer) -> Mapping[str, BodyValue]:
+        """Run once; returns the read outputs by value key, valid until this stage runs again. Raises GraphRunError."""
+        if self._settled and context.members == self._members:
+            return self._last
         for port, feed in self._feeds.items():
             buffer = feed.buffer(context)
             self.binding.bind_input(port, buffer)
@@ -65,12 +87,25 @@ class BodyStage:
             self.binding.bind_input(LOGIT_ROWS, logit_rows)
             self._shapes[LOGIT_ROWS] = logit_rows.shape
         for output in self._outputs:
-            self.binding.bind_output(output.port, output.memory_for(self._shapes))
+            self.binding.bind_output(output.port.name, output.memory_for(self._shapes))
+        self._members = ()
         self.binding.run()
-        return {
-            output.key: output.memory.array if output.rule is not None else self.binding.output(output.port)
-            for output in self._outputs
-        }
+        given = {output.key: self._value(output, context) for output in self._outputs}
+        if self._settled:
+            self._members, self._last = context.members, given
+        return given
+
+    def forget(self) -> None:
+        """Let go of what is kept from run to run."""
+        self._members, self._last = (), {}
+        for feed in self._feeds.values():
+            feed.forget()
+
+    def _value(self, output: _Output, context: Context) -> BodyValue:
+        array = output.memory.array if output.rule is not None else self.binding.output(output.port.name)
+        batch = context.batch
+        ragged = output.by_token and array.ndim > 1 and array.shape[:2] == (batch.size, batch.width)
+        return BatchValue(array, batch.counts if ragged and batch.size > 1 else None)
 
 
 ShapeRule = tuple[int | tuple[str, int], ...]  # each axis: a fixed size, or the (input port, axis) it equals
@@ -80,10 +115,16 @@ ShapeRule = tuple[int | tuple[str, int], ...]  # each axis: a fixed size, or the
 class _Output:
     """An output that is read: memory of the engine's own where ``rule`` tells its shape, else of the backend's."""
 
-    port: str
+    port: Port
     key: str
     memory: GrowingArray
     rule: ShapeRule | None
+
+    @property
+    def by_token(self) -> bool:
+        """Whether axis 1 may have the new tokens: the graph leaves it symbolic."""
+        shape = self.port.shape
+        return shape is None or (len(shape) > 1 and isinstance(shape[1], str))
 
     def memory_for(self, inputs: Mapping[str, tuple[int, ...]]) -> Buffer | None:
         """The buffer for a run whose inputs have these shapes."""
@@ -115,13 +156,23 @@ def port_bindings(stage: StagePlan) -> Iterator[tuple[str, Binding]]:
             yield port, bound
 
 
-def _feed(stage: StagePlan, binding: Binding, port: Port) -> Feed:
+def _memory(port: Port) -> GrowingArray:
+    return GrowingArray(numpy_dtype(port.dtype))
+
+
+def loop_names(stage: StagePlan, scope: str) -> frozenset[str]:
+    """The x of every ``loop.x`` of its own loop that a body stage reads."""
+    local = (local_key(key, scope) for key in stage.reads.values())
+    return frozenset(name.removeprefix("loop.") for name in local if name is not None and name.startswith("loop."))
+
+
+def _feed(reads: BodyReads, binding: Binding, port: Port) -> Feed:
     dtype, rank = numpy_dtype(port.dtype), None if port.shape is None else len(port.shape)
     if isinstance(binding.expr, Name):
-        key = stage.reads[binding.expr.text]
-        scope, _, local = key.rpartition("/")
-        if local.startswith("loop."):
-            return LoopFeed(local.removeprefix("loop."), dtype, rank)
-        if scope:
-            return BodyFeed(key, dtype)
-    return ExpressionFeed(binding.expr, stage.reads, dtype, rank, port.batched)
+        local = reads.local(binding.expr.text)
+        if local is not None:
+            if local.startswith("loop."):
+                return LoopFeed(local.removeprefix("loop."), dtype, rank)
+            return BodyFeed(reads.keys[binding.expr.text], dtype)
+    feed = ExpressionFeed(binding.expr, reads, dtype, rank, port.batched)
+    return KeptFeed(feed) if reads.around(binding.expr) else feed

@@ -50,7 +50,7 @@ class DecodeLoop:
         self._pool = pool
         self._keeper = keeper
         logits_key = stage.body.reads[stage.spec.decode.logits or ""]
-        self._lanes = {kind: Lane(stage.body, logits_key, graphs, pool) for kind in RUN_KINDS}
+        self._lanes = {kind: Lane(stage.body, logits_key, graphs, pool, rules.tokenizers) for kind in RUN_KINDS}
         self._chooser = Chooser(rules)
         self._suppressed = frozenset(rules.suppressed)
         self._per_run = bool(PER_RUN & self._lanes["decode"].loop_reads)
@@ -162,6 +162,8 @@ class DecodeLoop:
     def trim(self) -> None:
         """Give back the memory that ended rows keep warm."""
         self._pool.trim()
+        for lane in self._lanes.values():
+            lane.forget()
 
     def _release(self, sequence: Sequence) -> None:
         del self._rows[sequence.row]

@@ -1,9 +1,9 @@
-"""Where the inputs of a body stage come from: the loop, an earlier stage, or values of the request."""
+"""Where the inputs of a body stage come from: the loop, an earlier stage, or values around the loop."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,18 +11,57 @@ from numpy.typing import NDArray
 
 from genai_pipeline.backends.protocol import Buffer
 from genai_pipeline.engine.batch import Batch
+from genai_pipeline.engine.body_values import BodyValue
 from genai_pipeline.engine.loop_values import LoopValues
 from genai_pipeline.errors import RequestError
-from genai_pipeline.metadata.expressions import Expr, evaluate
+from genai_pipeline.metadata.expressions import Expr, evaluate, names
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a body can read during one run."""
+    """What a body can read during one run; ``members`` are the ids of the batch's sequences, row by row."""
 
     batch: Batch
     loop: LoopValues
-    body: Mapping[str, NDArray[Any]]  # value key -> what an earlier stage of this run produced
+    body: Mapping[str, BodyValue]  # value key -> what an earlier stage of this run produced
+    members: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BodyReads:
+    """What names mean in a body: ``keys`` as the plan has them, ``scope`` the body's."""
+
+    keys: Mapping[str, str]
+    scope: str
+
+    def local(self, name: str) -> str | None:
+        """The key of a name within the body, ``loop.x`` or a stage's output; None for what is around the loop."""
+        return local_key(self.keys[name], self.scope)
+
+    def around(self, expr: Expr) -> bool:
+        """Whether an expression reads nothing of the loop and its body: it has one value while a sequence runs."""
+        return all(self.local(name) is None for name in names(expr))
+
+    def row_lookup(self, context: Context, row: int) -> Callable[[str], object]:
+        """Values of one row by name, without the batch axis where the loop or the body has them."""
+        values = context.batch.sequences[row].values
+
+        def lookup(name: str) -> object:
+            key = self.keys[name]
+            local = local_key(key, self.scope)
+            if local is None:
+                return values[key]
+            if local.startswith("loop."):
+                return _of_row(context.loop.array(local.removeprefix("loop.")), row)
+            return _of_row(context.body[key].array, row)
+
+        return lookup
+
+
+def local_key(key: str, scope: str) -> str | None:
+    """A value key without the scope it starts with; None for a value of another scope."""
+    owner, _, local = key.rpartition("/")
+    return local if owner == scope else None
 
 
 class Feed(Protocol):
@@ -30,6 +69,9 @@ class Feed(Protocol):
 
     def buffer(self, context: Context) -> Buffer:
         """The value as the port takes it."""
+
+    def forget(self) -> None:
+        """Let go of what is kept from run to run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +86,9 @@ class LoopFeed:
         """The loop's own buffer of that value."""
         return context.loop.buffer(self.name, self.dtype, self.rank)
 
+    def forget(self) -> None:
+        """The loop keeps it."""
+
 
 @dataclass(frozen=True, slots=True)
 class BodyFeed:
@@ -54,7 +99,10 @@ class BodyFeed:
 
     def buffer(self, context: Context) -> Buffer:
         """The producer's buffer, cast when the port has another dtype."""
-        return Buffer.of(np.ascontiguousarray(context.body[self.key], self.dtype))
+        return Buffer.of(np.ascontiguousarray(context.body[self.key].array, self.dtype))
+
+    def forget(self) -> None:
+        """Nothing is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +113,7 @@ class ExpressionFeed:
     """
 
     expr: Expr
-    reads: Mapping[str, str]
+    reads: BodyReads
     dtype: np.dtype[Any]
     rank: int | None
     batched: bool
@@ -73,23 +121,37 @@ class ExpressionFeed:
     def buffer(self, context: Context) -> Buffer:
         """The value of all rows."""
         if not self.batched:
-            return Buffer.of(as_port(self.row_value(context, 0), self.dtype, self.rank))
+            return Buffer.of(as_port(self._row_value(context, 0), self.dtype, self.rank))
         row_rank = None if self.rank is None else self.rank - 1
-        values = [as_port(self.row_value(context, i), self.dtype, row_rank) for i in range(context.batch.size)]
-        return Buffer.of(np.stack(values))
+        values = [as_port(self._row_value(context, i), self.dtype, row_rank) for i in range(context.batch.size)]
+        return Buffer.of(values[0][None] if len(values) == 1 else np.stack(values))
 
-    def row_value(self, context: Context, row: int) -> object:
-        """The expression with loop values of the run and request values of one row."""
-        values = context.batch.sequences[row].values
+    def forget(self) -> None:
+        """Nothing is kept."""
 
-        def lookup(name: str) -> object:
-            key = self.reads[name]
-            scope, _, local = key.rpartition("/")
-            if local.startswith("loop."):
-                return _of_row(context.loop.array(local.removeprefix("loop.")), row)
-            return _of_row(context.body[key], row) if scope else values[key]
+    def _row_value(self, context: Context, row: int) -> object:
+        return evaluate(self.expr, self.reads.row_lookup(context, row))
 
-        return evaluate(self.expr, lookup)
+
+@dataclass(slots=True)
+class KeptFeed:
+    """A feed of values around the loop, e.g. an encoder's states: kept while the rows of the batch stay the same."""
+
+    feed: ExpressionFeed
+    _members: tuple[int, ...] = ()
+    _kept: list[Buffer] = field(default_factory=list)
+
+    def buffer(self, context: Context) -> Buffer:
+        """The buffer of the last run, if that had the same rows."""
+        if context.members != self._members:
+            self._kept[:] = [self.feed.buffer(context)]
+            self._members = context.members
+        return self._kept[0]
+
+    def forget(self) -> None:
+        """Let go of the rows that ran last."""
+        self._members = ()
+        self._kept.clear()
 
 
 def as_port(value: object, dtype: np.dtype[Any], rank: int | None) -> NDArray[Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from genai_pipeline.engine.admission import Bounds
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from genai_pipeline.constraints.compiler import ConstraintCompiler
     from genai_pipeline.engine.sequence import Sequence
     from genai_pipeline.parsing.reader import AnswerReader
+    from genai_pipeline.preprocess.tokenizer import Tokenizer
     from genai_pipeline.sampling.params import GenerationOptions
 
 
@@ -31,6 +32,7 @@ class LoopRules:
     decoder: Callable[[frozenset[int]], PieceDecoder] | None = None  # makes one that shows these control tokens
     reader: AnswerReader | None = None  # tells the parts of answers apart; None for loops without text
     modes: frozenset[str] | None = None  # kinds of constraint the model is good for; None: nothing is said
+    tokenizers: Mapping[str, Tokenizer] = field(default_factory=dict)  # of the package, for operations of the body
     compiler: ConstraintCompiler | None = None  # of constraints; None for loops without text
 
     @property

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from genai_pipeline.constraints.state import ConstraintState
     from genai_pipeline.engine.beams import Search
     from genai_pipeline.engine.request import RequestState
+    from genai_pipeline.engine.scope_run import Call
     from genai_pipeline.engine.text_output import TextOutput
     from genai_pipeline.parsing.budget import ReasoningBudget
     from genai_pipeline.sampling.params import GenerationOptions
@@ -36,6 +37,7 @@ class Sequence:
 
     __slots__ = (
         "budget",
+        "call",
         "choice",
         "constraint",
         "drafts",
@@ -85,6 +87,7 @@ class Sequence:
         self.id = id
         self.request = request
         self.loop = loop
+        self.call: Call | None = None  # of the stage, once the request's walk has started it
         self.tokens = list(prompt)
         self.num_prompt = len(prompt)
         self.num_computed = 0
@@ -118,7 +121,12 @@ class Sequence:
     @property
     def values(self) -> Mapping[str, Any]:
         """What its loop's body can read besides the tokens, by value key."""
-        return self.request.values
+        return self.request.values if self.call is None else self.call.values
+
+    @property
+    def item(self) -> tuple[int, ...]:
+        """Its place in the lists around its loop."""
+        return () if self.call is None else self.call.item
 
     def known(self, start: int, stop: int) -> list[int]:
         """Tokens [start, stop), drafts after the last chosen one."""

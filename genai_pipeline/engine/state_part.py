@@ -120,6 +120,7 @@ def _rules(
         drafts_alone=runs_alone(plan, stage),
         snapshots=bool(updates & SNAPSHOT_UPDATES),
         vocabulary=vocabulary,
+        tokenizers=tokenizers,
     )
     if tokenizer is None:
         return rules

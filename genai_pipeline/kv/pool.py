@@ -122,6 +122,10 @@ class KvPool:
                 storage.open(row)
         return row
 
+    def keeps(self, component: str) -> bool:
+        """Whether a component has state."""
+        return bool(self._storages.get(component))
+
     def length(self, row: int) -> int:
         """Committed tokens of a row."""
         return self._lengths[row]
