@@ -17,7 +17,7 @@ class RecordReader:
         self._problems = problems
         known = (*fields, *optional)
         if not isinstance(node.value, dict):
-            problems.error(node.at, "recipe.type", f"must be a mapping with {one_of(known)}")
+            problems.error(node.at, "recipe.type", "must be a mapping" + (f" with {one_of(known)}" if known else ""))
             return
         for key, child in node.mapping.items():
             if key not in known:
@@ -86,9 +86,22 @@ class RecordReader:
             return RecordReader(Node({}, self._node.at), Problems(), ())
         return RecordReader(node, self._problems, fields, optional)
 
-    def records(self, key: str, fields: Sequence[str]) -> tuple[RecordReader, ...]:
+    def records(self, key: str, fields: Sequence[str], optional: Sequence[str] = ()) -> tuple[RecordReader, ...]:
         """The mappings of a list that is not empty, if the field is there."""
-        return tuple(RecordReader(node, self._problems, fields) for node in self.items(key))
+        return tuple(RecordReader(node, self._problems, fields, optional) for node in self.items(key))
+
+    def numbers(self, key: str, allowed: Sequence[str]) -> dict[str, dict[str, int]]:
+        """A mapping from some of the allowed names to mappings from names to integers above 0, if it is there."""
+        node = self._node.get(key)
+        if node is None:
+            return {}
+        RecordReader(node, self._problems, (), allowed)
+        inner = {
+            name: RecordReader(child, self._problems, tuple(child.mapping)) for name, child in node.mapping.items()
+        }
+        return {
+            name: {each: inner[name].positive(each) for each in child.mapping} for name, child in node.mapping.items()
+        }
 
     def _wrong(self, node: Node, key: str, message: str, hint: str = "") -> None:
         self._problems.error(node.at, "recipe.value", f"{key} {message}", hint)

@@ -16,24 +16,36 @@ from genai_pipeline.importers.records import RecordReader
 
 @dataclass(frozen=True, slots=True)
 class PropertyFile:
-    """``file`` gets the lines of the metadata property ``key`` of the ONNX file ``source``, as a JSON list."""
+    """``file`` gets the lines of the metadata property ``key`` of the ONNX file ``source``, as a JSON list.
+
+    ``first`` and ``last`` are put before and after them: entries that the model has and its property leaves out.
+    """
 
     FIELDS: ClassVar[tuple[str, ...]] = ("file", "from", "property")
+    OPTIONAL: ClassVar[tuple[str, ...]] = ("first", "last")
 
     file: str
     source: str
     key: str
+    first: tuple[str, ...] = ()
+    last: tuple[str, ...] = ()
 
     def write(self, model: Path, folder: Path) -> None:
         """Write the list. Raises ImportModelError when the model has no such property."""
         properties = read_signature(model, model.parent).metadata
         if self.key not in properties:
             raise ImportModelError(f"{self.source} has no metadata property '{self.key}'")
-        lines = properties[self.key].split("\n")
+        lines = [*self.first, *properties[self.key].split("\n"), *self.last]
         text = json.dumps(lines, ensure_ascii=False, indent=0) + "\n"
         (folder / self.file).write_text(text, encoding="utf-8", newline="")
 
 
 def read_property_file(fields: RecordReader, name: re.Pattern[str], names: Sequence[str]) -> PropertyFile:
     """One item of ``derived``."""
-    return PropertyFile(fields.text("file", name), fields.choice("from", names), fields.text("property"))
+    return PropertyFile(
+        file=fields.text("file", name),
+        source=fields.choice("from", names),
+        key=fields.text("property"),
+        first=fields.texts("first"),
+        last=fields.texts("last"),
+    )
