@@ -266,6 +266,12 @@ class GraphRunError(BackendError):
     code = "graph_run_failed"
 
 
+class OperationFailedError(GenaiError):
+    """A host operation failed on the values it was given; the message names operation and stage."""
+
+    code = "operation_failed"
+
+
 class ConstraintRunError(GenaiError):
     """A constraint allows no further token of this vocabulary, or following it takes more than its limits."""
 

@@ -37,7 +37,10 @@ class OperationInput:
 
 @dataclass(frozen=True, slots=True)
 class OperationOutput:
-    """A port that gives a value; ``like`` names the input whose dtype it has, and whose rank unless it has its own."""
+    """A port that gives a value.
+
+    ``dtype_like`` and ``rank_like`` name the input whose dtype and rank it has, ``like`` one that gives both.
+    """
 
     name: str
     doc: str
@@ -45,6 +48,8 @@ class OperationOutput:
     dtype: str | None = None
     rank: int | None = None
     like: str | None = None
+    dtype_like: str | None = None
+    rank_like: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The operations there are, by name: those built in, and those that packages on the system add.
 
 A Python package adds operations through entry points of the group ``genai_pipeline.operations``: the entry point's name
-is the operation's, and it loads an object with ``spec`` and ``run`` (``ops.registry.Operation``). Names that the
+is the operation's, and it loads an ``ops.registry.Operation``. Names that the
 grammar has settled are never looked up there, so that a package means the same wherever it runs.
 """
 
@@ -19,10 +19,11 @@ from genai_pipeline.metadata.operation_spec import (
     OperationOutput,
     OperationSpec,
 )
-from genai_pipeline.metadata.operation_tables import arrays, prompt_rows, vectors
+from genai_pipeline.metadata.operation_tables import arrays, prompt_rows, text, vectors
 
 GROUP: Final = "genai_pipeline.operations"
-BUILT_IN: Final[Mapping[str, OperationSpec]] = {**arrays.SPECS, **vectors.SPECS, **prompt_rows.SPECS}
+TABLES: Final = (arrays, vectors, prompt_rows, text)  # in the order of docs/operations.md
+BUILT_IN: Final[Mapping[str, OperationSpec]] = {name: spec for table in TABLES for name, spec in table.SPECS.items()}
 _SETTLED: Final = (
     # image, audio, tensor and text programs
     "decode resize crop pad tile patchify rescale normalize layout mono resample window log_mel standardize clip "
@@ -45,7 +46,7 @@ _SETTLED: Final = (
     # writers
     "png jpeg wav srt vtt json npy",
 )
-SETTLED: Final = frozenset(" ".join(_SETTLED).split())  # names with a meaning, also where nothing runs them yet
+SETTLED: Final = frozenset(" ".join(_SETTLED).split()) | frozenset(BUILT_IN)  # also what nothing runs yet
 
 
 class _Operations(Mapping[str, OperationSpec]):
@@ -108,6 +109,7 @@ __all__ = [
     "OPERATIONS",
     "RESULT",
     "SETTLED",
+    "TABLES",
     "OperationInput",
     "OperationOutput",
     "OperationSpec",

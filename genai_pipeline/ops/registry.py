@@ -10,15 +10,17 @@ from typing import Any, Final
 
 import numpy as np
 
-from genai_pipeline.errors import OperationUnusableError, RequestError
+from genai_pipeline.errors import GenaiError, OperationFailedError, OperationUnusableError, RequestError
 from genai_pipeline.metadata.operations import BUILT_IN, SETTLED, OperationInput, OperationSpec, load_added
 from genai_pipeline.ops.context import OpContext
 
 Function = Callable[[Mapping[str, Any], Mapping[str, Any], OpContext], Mapping[str, Any]]
 _MODULES: Final[Mapping[str, str]] = {
-    "arrays": "concat take affine",
-    "vectors": "argmax pool normalize",
-    "prompt_rows": "splice",
+    "arrays": "concat stack split slice take reshape transpose pad sum affine fill repeat_rows last_rows coalesce",
+    "vectors": "argmax top_k softmax sigmoid pool normalize similarity truncate sample",
+    "prompt_rows": "splice position_mask mask attention_mask grid_positions",
+    "text": "tokenize detokenize render join",
+    "text_pieces": "split_text spans",
 }
 _HOME: Final = {name: module for module, names in _MODULES.items() for name in names.split()}
 
@@ -36,10 +38,18 @@ class Operation:
     def run(self, inputs: Mapping[str, Any], params: Mapping[str, Any], context: OpContext) -> Mapping[str, Any]:
         """The outputs by port; ``inputs`` as bound, ``params`` with every value (``call_values``).
 
-        Raises RequestError for a value that the operation does not take.
+        Raises RequestError for a value that the operation does not take, OperationFailedError when it fails.
         """
         ready = {port.name: _prepared(inputs.get(port.name), port, context) for port in self.spec.inputs}
-        return self.function(ready, params, context)
+        try:
+            return self.function(ready, params, context)
+        except GenaiError:
+            raise
+        except Exception as error:  # of one request: the engine goes on, also where somebody else's code is at fault
+            text = (
+                f"the operation '{self.spec.name}' of stage '{context.stage}' failed: {type(error).__name__}: {error}"
+            )
+            raise OperationFailedError(text) from error
 
 
 @cache
@@ -47,7 +57,7 @@ def operation(name: str) -> Operation:
     """The operation of that name. Raises KeyError for none, OperationUnusableError for an added one that is broken."""
     if name in SETTLED:
         module = importlib.import_module(f"genai_pipeline.ops.{_HOME[name]}")
-        return Operation(BUILT_IN[name], getattr(module, name))
+        return Operation(BUILT_IN[name], getattr(module, name if hasattr(module, name) else f"{name}_"))
     found = load_added(name)
     if not isinstance(found, Operation):
         raise OperationUnusableError(f"the operation '{name}' is no Operation", hint="it is Operation(spec, function)")
