@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from genai_pipeline.importers.kinds import files, gguf
+from genai_pipeline.importers.kinds import files, g2p, gguf
 from genai_pipeline.importers.kinds.step import ImportKind
 
 # A new kind is a module with a KIND, and a line here.
 KINDS: Mapping[str, ImportKind] = {
     "files": files.KIND,
+    "g2p": g2p.KIND,
     "gguf": gguf.KIND,
 }
