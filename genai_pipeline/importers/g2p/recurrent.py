@@ -1,7 +1,8 @@
 """The two graphs of a recurrent encoder-decoder.
 
 Encoder: ``letters [b, s]``, ``mask [b, s]`` (1 for letters, 0 for padding at the end) -> ``hidden [b, h]`` after the
-last letter of each row. Decoder: ``token [b, 1]``, ``hidden [b, h]`` -> ``logits [b, 1, symbols]``, ``next_hidden [b, h]``.
+last letter of each row. Decoder: ``token [b, 1]``, ``hidden [b, h]`` -> ``logits [b, 1, symbols]`` and
+``next_hidden [b, h]``.
 
 A gated recurrent unit with reset r, update z and candidate n computes n = tanh(Wn x + bn + r (Rn h + cn)) and the next
 state (1 - z) n + z h: the form that ONNX's GRU has with ``linear_before_reset``, its gates in the order z, r, n.

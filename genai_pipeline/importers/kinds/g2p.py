@@ -13,6 +13,8 @@ from pathlib import Path
 from genai_pipeline.importers.kinds.step import ImportJob, ImportKind, read_precisions
 from genai_pipeline.importers.records import RecordReader
 
+_HERE = Path(__file__).parents[1]
+
 
 @dataclass(frozen=True, slots=True)
 class G2pStep:
@@ -39,4 +41,9 @@ def _read(fields: RecordReader, names: Sequence[str]) -> G2pStep:
     )
 
 
-KIND = ImportKind(fields=("file",), optional=("dictionary",), read=_read, code=Path(__file__).parents[1] / "g2p")
+KIND = ImportKind(
+    fields=("file",),
+    optional=("dictionary",),
+    read=_read,
+    code=(_HERE / "g2p", _HERE / "graphs", _HERE / "package_writer.py"),
+)
