@@ -13,12 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 from genai_pipeline.errors import PackageInvalidError, TemplateError
 from genai_pipeline.metadata.model import TokenizerSpec
+from genai_pipeline.preprocess.control_pieces import cut_written
 from genai_pipeline.preprocess.messages import ROLES, ContentForm, MessageRules, plain_data, read_messages, read_objects
-from genai_pipeline.preprocess.origin_text import REQUEST, TEMPLATE, OriginText, characters, mark, origin_of
+from genai_pipeline.preprocess.origin_text import REQUEST, TEMPLATE, OriginText, characters, joined_with, mark
 from genai_pipeline.preprocess.plain_encoder import Piece
 from genai_pipeline.preprocess.template_source import TemplateSource, find_template
 from genai_pipeline.preprocess.tokenizer import Tokenizer
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from genai_pipeline.preprocess.chat_template import ChatProgram
 
 Objects = Sequence[Mapping[str, Any]]
+NO_PLACEHOLDERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,25 +50,32 @@ class ChatTemplate:
         tokenizer: Tokenizer,
         *,
         clock: Callable[[], datetime] = datetime.now,
-        modalities: frozenset[str] = frozenset(("text",)),
+        placeholders: Mapping[str, str] = NO_PLACEHOLDERS,
     ) -> None:
-        """Compile the template; raises ``chat_template.TemplateSyntaxError``."""
+        """Compile the template; raises ``chat_template.TemplateSyntaxError``.
+
+        ``placeholders``: modality -> text of the token that stands in the prompt for an item of it.
+        """
         from genai_pipeline.preprocess.chat_template import ChatProgram
 
         self.source = source
         self.texts = tuple(text for text in (source.text, source.tool_use) if text is not None)
         self._tokenizer = tokenizer
         programs = [ChatProgram(text, clock, name=source.title) for text in self.texts]
+        self._placeholders = placeholders
+        modalities = frozenset(("text", *placeholders))
         # without and with tools
         self._programs = [(program, _rules(program, modalities)) for program in (programs[0], programs[-1])]
         self._generation_prompt: str | None = None
         self._token_texts = mark(tokenizer.template_texts(), TEMPLATE)
 
     @staticmethod
-    def load(root: Path, spec: TokenizerSpec, tokenizer: Tokenizer) -> ChatTemplate | None:
+    def load(
+        root: Path, spec: TokenizerSpec, tokenizer: Tokenizer, placeholders: Mapping[str, str] = NO_PLACEHOLDERS
+    ) -> ChatTemplate | None:
         """The template of a declared tokenizer, None when it has none; raises PackageInvalidError."""
         problems = Problems()
-        loaded = read_chat_template(root, spec, tokenizer, problems)
+        loaded = read_chat_template(root, spec, tokenizer, problems, placeholders)
         if problems.failed:
             found = problems.sorted()
             raise PackageInvalidError(f"the chat template cannot be used: {found[0].message}", found)
@@ -93,13 +103,14 @@ class ChatTemplate:
             {
                 **self._token_texts,
                 **mark(extra, REQUEST),
-                "messages": [_labelled(message) for message in conversation],
+                "messages": [self._labelled(message, rules) for message in conversation],
                 "tools": mark(tools, REQUEST),
                 "documents": mark(documents, REQUEST),
                 "add_generation_prompt": add_generation_prompt,
             }
         )
-        return RenderedPrompt(str.__str__(text), self._cut(text, frozenset(characters(request))))
+        pieces = cut_written(self._tokenizer, text, frozenset(characters(request)))
+        return RenderedPrompt(str.__str__(text), pieces)
 
     def variables(self, *, tools: bool) -> frozenset[str]:
         """What the template looks for among what it is given, of the one that is used with or without tools."""
@@ -132,21 +143,27 @@ class ChatTemplate:
         """Token ids of a rendered conversation, see ``encode_chat``."""
         return self._tokenizer.with_bos(self._tokenizer.encode_pieces(rendered.pieces))
 
-    def _cut(self, text: OriginText, request_characters: frozenset[str]) -> tuple[Piece, ...]:
-        plain, origin = str.__str__(text), origin_of(text)
-        pieces = []
-        done = 0
-        for start, end in self._tokenizer.split_control(plain):
-            if start < done or not _by_template(plain[start:end], origin[start:end], request_characters):
-                continue
-            pieces += [Piece(plain[done:start]), Piece(plain[start:end], control=True)]
-            done = end
-        pieces.append(Piece(plain[done:]))
-        return tuple(piece for piece in pieces if piece.text)
+    def _labelled(self, message: Mapping[str, Any], rules: MessageRules) -> dict[str, Any]:
+        """A message as request text, but for its role, which is one of a closed list, and for placeholders."""
+        labelled = {**mark(message, REQUEST), "role": OriginText.of(message["role"], TEMPLATE)}
+        content = message.get("content")
+        if rules.content == "string" and isinstance(content, list):
+            labelled["content"] = joined_with(OriginText.of("\n", REQUEST), map(self._part_text, content))
+        return labelled
+
+    def _part_text(self, part: Mapping[str, Any]) -> OriginText:
+        """A part where the template takes texts only: what stands for an image or a sound is ours to write."""
+        if part["type"] == "text":
+            return OriginText.of(part["text"], REQUEST)
+        return OriginText.of(self._placeholders[part["type"]], TEMPLATE)
 
 
 def read_chat_template(
-    root: Path, spec: TokenizerSpec, tokenizer: Tokenizer, problems: Problems
+    root: Path,
+    spec: TokenizerSpec,
+    tokenizer: Tokenizer,
+    problems: Problems,
+    placeholders: Mapping[str, str] = NO_PLACEHOLDERS,
 ) -> ChatTemplate | None:
     """The template of a declared tokenizer, compiled; None when there is none or it does not parse."""
     from genai_pipeline.preprocess.chat_template import TemplateSyntaxError
@@ -155,7 +172,7 @@ def read_chat_template(
     if source is None:
         return None
     try:
-        return ChatTemplate(source, tokenizer)
+        return ChatTemplate(source, tokenizer, placeholders=placeholders)
     except TemplateSyntaxError as error:
         place = source.place(error.line)
         where = "" if source.own_file else f" (line {error.line} of the template)"
@@ -178,18 +195,3 @@ def _rules(program: ChatProgram, modalities: frozenset[str]) -> MessageRules:
     if program.loops_over_content():
         content = "either" if program.tests_content_type() else "parts"
     return MessageRules(ROLES | program.roles(), modalities, content)
-
-
-def _labelled(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A message as request text, but for its role, which is one of a closed list."""
-    return {**mark(message, REQUEST), "role": OriginText.of(message["role"], TEMPLATE)}
-
-
-def _by_template(token: str, origin: bytes, request_characters: frozenset[str]) -> bool:
-    """Whether the template wrote this control token.
-
-    Where an operation lost track of who wrote what, it did if the request does not even have the characters.
-    """
-    if REQUEST in origin:
-        return False
-    return all(byte == TEMPLATE for byte in origin) or not request_characters.issuperset(token)

@@ -70,12 +70,17 @@ class ChatProgram:
         clock: Callable[[], datetime] = datetime.now,
         limits: RenderLimits | None = None,
         name: str = "the template",
+        what: str = "the chat template",
     ) -> None:
-        """Compile; ``name`` says in errors what lines are lines of. Raises ``TemplateSyntaxError``."""
+        """Compile; in errors ``name`` says what lines are lines of, ``what`` what failed.
+
+        Raises ``TemplateSyntaxError``.
+        """
         if len(source) > _MAX_SOURCE:
             raise TemplateSyntaxError(f"a chat template may have at most {_MAX_SOURCE} characters", 1)
         self._limits = limits or RenderLimits()
         self._name = name
+        self._what = what
         environment = _Environment(clock)
         try:
             self._template = environment.from_string(source)
@@ -94,7 +99,7 @@ class ChatProgram:
             line = _template_line(error)
             place = "" if line is None else f" at line {line} of {self._name}"
             raise TemplateError(
-                f"the chat template failed{place}: {str(error) or type(error).__name__}",
+                f"{self._what} failed{place}: {str(error) or type(error).__name__}",
                 hint="mend the template, or send a raw prompt (--raw, raw=True), which needs none",
             ) from error
         finally:

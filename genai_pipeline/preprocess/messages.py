@@ -1,8 +1,9 @@
 """A request's conversation, checked and brought into the form chat templates expect.
 
 Content is a string or a list of parts. All text parts count, in order; a template that takes only strings gets them
-joined by line breaks. Tool call arguments given as JSON text become objects, as templates written for transformers
-expect. Keys whose value is null are left out, and reasoning is given under each name templates use for it.
+joined by line breaks (where images or sounds stand among them, the caller joins). Tool call arguments given as JSON
+text become objects, as templates written for transformers expect. Keys whose value is null are left out, and reasoning
+is given under each name templates use for it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "function
 ContentForm = Literal["string", "parts", "either"]
 
 _REASONING = ("reasoning_content", "thinking", "reasoning")
-_MODALITY_OF_PART = {
+MODALITY_OF_PART = {
     "text": "text",
     "image": "image",
     "image_url": "image",
@@ -119,16 +120,16 @@ def _content(where: str, content: Any, rules: MessageRules) -> Any:
     if not content:
         raise RequestError(f"{where} is an empty list", param=where, hint="give a text, or at least one part")
     parts = [_part(f"{where}[{index}]", part, rules) for index, part in enumerate(content)]
-    if rules.content == "string":
+    if rules.content == "string" and all(part["type"] == "text" for part in parts):
         return "\n".join(part["text"] for part in parts)
     return parts
 
 
 def _part(where: str, part: Any, rules: MessageRules) -> dict[str, Any]:
     kind = part.get("type") if isinstance(part, dict) else None
-    modality = _MODALITY_OF_PART.get(kind) if isinstance(kind, str) else None
+    modality = MODALITY_OF_PART.get(kind) if isinstance(kind, str) else None
     if not isinstance(part, dict) or modality is None:
-        hint = nearest(str(kind), _MODALITY_OF_PART) or f"types are: {one_of(_MODALITY_OF_PART)}"
+        hint = nearest(str(kind), MODALITY_OF_PART) or f"types are: {one_of(MODALITY_OF_PART)}"
         raise RequestError(f"{where} is a part of unknown type {kind!r}", param=where, hint=hint)
     if modality not in rules.modalities:
         hint = f"it takes: {one_of(rules.modalities)}"
