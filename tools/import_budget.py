@@ -24,6 +24,7 @@ HEAVY = (
     "prometheus_client",
     "prompt_toolkit",
     "soundfile",
+    "soxr",
     "starlette",
     "tokenizers",
     "transformers",

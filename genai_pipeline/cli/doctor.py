@@ -20,7 +20,7 @@ from genai_pipeline.errors import GenaiError
 
 _LIBRARIES = ("numpy", "onnx", "onnx-ir", "tokenizers", "networkx", "jsonschema", "jinja2", "gguf", "pyyaml")
 _EXTRAS = {
-    "audio": ("librosa", "soundfile"),
+    "audio": ("soundfile", "soxr"),
     "server": ("starlette", "uvicorn"),
     "hub": ("huggingface-hub",),
     "structured": ("llguidance",),

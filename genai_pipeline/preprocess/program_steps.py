@@ -31,7 +31,8 @@ class Step:
     """One step. ``forms``: each form in which it takes the value under work, and the form in which it leaves that.
 
     What the value under work is, is the modality's own affair; the first step of a program gets a ``Source``.
-    ``publishes``: the fields that exist from this step on; ``withdraws``: those of earlier steps that it makes void.
+    ``publishes``: the fields that exist from this step on; ``withdraws``: those of earlier steps that it makes void;
+    ``totals``: those it publishes of the item too where it works on the item's parts.
     ``check`` finds faults of parameters that do not go together; parameters may be unevaluated expressions there.
     """
 
@@ -42,6 +43,7 @@ class Step:
     run: StepCode
     publishes: frozenset[str] = frozenset()
     withdraws: frozenset[str] = frozenset()
+    totals: frozenset[str] = frozenset()
     check: StepCheck = _no_faults
 
 
@@ -49,12 +51,14 @@ class Step:
 class StepKit:
     """The steps of a modality; ``finish`` makes the item's fields of the value that the last step leaves.
 
-    ``ends``: the forms a program may end in.
+    ``ends``: the forms a program may end in; ``parts``: those in which steps work on parts of the item (windows of a
+    sound), so that what they publish are fields of the parts.
     """
 
     steps: Mapping[str, Step]
     ends: frozenset[str]
     finish: Callable[[Any], dict[str, Any]]
+    parts: frozenset[str] = frozenset()
 
 
 def by_name(*steps: Step) -> dict[str, Step]:

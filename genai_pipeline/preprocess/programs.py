@@ -43,7 +43,7 @@ class Program:
         kit = _kit(modality)
         assert kit is not None
         steps = tuple((kit.steps[step.op], step) for step in spec.steps)
-        return cls(spec.name, _published(step for step, _ in steps), steps, kit.finish)
+        return cls(spec.name, _published((step for step, _ in steps), kit.parts), steps, kit.finish)
 
     def run(self, source: Any, parameters: Mapping[str, Any], *, param: str | None = None) -> dict[str, Any]:
         """The fields of one item. ``parameters``: the request's, as ``parameters.name``; ``param``: the input's name.
@@ -116,10 +116,12 @@ def _report_order(step: Step, written: ProgramStep, form: str, kit: StepKit, pro
     problems.error(written.at, "program.order", message, hint)
 
 
-def _published(steps: Iterable[Step]) -> frozenset[str]:
+def _published(steps: Iterable[Step], parts: frozenset[str]) -> frozenset[str]:
     fields: frozenset[str] = frozenset()
+    form = SOURCE
     for step in steps:
-        fields = (fields - step.withdraws) | step.publishes
+        fields = (fields - step.withdraws) | (step.totals if form in parts else step.publishes)
+        form = step.forms[form]
     return fields
 
 

@@ -1,0 +1,1 @@
+"""Steps of audio programs, and sound that is still coming in."""
