@@ -41,6 +41,7 @@ class LoadArguments(TypedDict, total=False):
     cache_folder: str | os.PathLike[str] | None
     draft: str | os.PathLike[str]
     max_queue: int | None
+    encoder_cache: str | int
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,9 @@ class LoadOptions:
 
     ``max_queue`` is how many requests may be in the engine beyond the ``max_batch`` that can run at once; further ones
     are refused with QueueFullError. None: any number.
+
+    ``encoder_cache`` (bytes or a text, 0: off) bounds what is kept of components that read pictures or sounds, so that
+    the same one is encoded once.
 
     ``draft`` says where drafts for speculative decoding come from: "auto" (what the package declares), "off", "lookup"
     (the tokens so far), or a package with a smaller model. Tokens are the same with and without.
@@ -77,6 +81,7 @@ class LoadOptions:
     cache_folder: str | None = None
     draft: str = "auto"
     max_queue: int | None = None
+    encoder_cache: str | int = "256MiB"
 
     @staticmethod
     def of(**given: Unpack[LoadArguments]) -> LoadOptions:
@@ -149,4 +154,5 @@ _CHECKS: Mapping[str, Check] = {
     "cache_folder": _optional(_path),
     "draft": read_draft,
     "max_queue": _optional(_integer(0)),
+    "encoder_cache": _as_given,
 }

@@ -18,14 +18,20 @@ from genai_pipeline.engine.job import JobStage
 from genai_pipeline.engine.limits import context_length
 from genai_pipeline.engine.listeners import Listeners
 from genai_pipeline.engine.memory import StateMemory, claim_memory
+from genai_pipeline.engine.op_stage import OpStage
+from genai_pipeline.engine.outputs import Outputs
 from genai_pipeline.engine.pace import Pace
+from genai_pipeline.engine.package_data import load_data
+from genai_pipeline.engine.result_cache import ResultCache
 from genai_pipeline.engine.state_part import StatePart, make_state_part, state_bytes
 from genai_pipeline.engine.telemetry import Telemetry
 from genai_pipeline.engine.trace import TraceFile, Tracer
-from genai_pipeline.graph.plan import ExecutionPlan
+from genai_pipeline.engine.walk import Runners, Walk, walked_stages
+from genai_pipeline.graph.plan import ExecutionPlan, StagePlan
 from genai_pipeline.kv.budget import parse_size
 from genai_pipeline.kv.pool import KvPool
 from genai_pipeline.preprocess.prompts import PromptReader
+from genai_pipeline.preprocess.tokenizer import Tokenizer
 from genai_pipeline.scheduler.budget import Budget, Costs
 from genai_pipeline.scheduler.policy import POLICIES
 from genai_pipeline.scheduler.scheduler import Scheduler
@@ -72,19 +78,15 @@ def assemble(
         context = context_length(plan.package, options)
         graphs = load_graphs(plan, backend, options, resources)
         parts, spare = _parts(plan, prompts, options, context, draft, resources)
-        loops = {
-            id: DecodeLoop(plan.stage(id), graphs, part.pool, part.keeper, part.rules) for id, part in parts.items()
-        }
+        stages = {path: stage for path, stage, _ in walked_stages(plan.root)}
+        loops = {id: DecodeLoop(stages[id], graphs, part.pool, part.keeper, part.rules) for id, part in parts.items()}
         for loop in loops.values():
             resources.callback(loop.stop)
         add_lookup(loops, plan, options)
         if draft is not None and spare is not None:
             add_draft_model(loops, plan, draft, backend, options, spare, context, resources)
-        jobs = {
-            stage.id: JobStage(stage, graphs[stage.spec.run], plan.components[stage.spec.run].spec)
-            for stage in plan.root.stages
-            if stage.spec.run is not None
-        }
+        cache = ResultCache(parse_size("encoder_cache", options.encoder_cache))
+        runners = _runners(plan, loops, graphs, prompts.tokenizers, cache)
         scheduler = _scheduler(plan, parts, options)
         pools, stores = {id: part.pool for id, part in parts.items()}, [part.store for part in parts.values()]
         gauges = engine_gauges(scheduler, pools, stores, graphs, prefix_cache=options.prefix_cache)
@@ -93,7 +95,8 @@ def assemble(
         resources.callback(listener.close)
         paces = {id: Pace(options.prefill_chunk) for id in loops}
         most = None if options.max_queue is None else options.max_batch + options.max_queue
-        engine = Engine(plan, loops, jobs, scheduler, paces, listener, most)
+        walk = Walk(plan, runners, load_data(plan.package))
+        engine = Engine(walk, runners, Outputs(plan), scheduler, paces, listener, most)
         resources.callback(engine.close)
         return Assembly(engine, graphs, parts, context, telemetry, resources.pop_all())
 
@@ -107,8 +110,8 @@ def _parts(
     resources: ExitStack,
 ) -> tuple[dict[str, StatePart], StateMemory | None]:
     """The state of every loop, and memory for a draft package: one claim, split by what one sequence takes in each."""
-    loops = [stage for stage in plan.root.stages if stage.spec.decode is not None]
-    weights = [max(state_bytes(plan, stage, context), SMALLEST_SEQUENCE) for stage in loops]
+    loops = {path: stage for path, stage, _ in walked_stages(plan.root) if stage.spec.decode is not None}
+    weights = [max(state_bytes(plan, stage, context), SMALLEST_SEQUENCE) for stage in loops.values()]
     if draft is not None:
         weights.append(max(state_bytes(draft.plan, draft.loop, context), SMALLEST_SEQUENCE))
     disk = 0 if options.cache_disk is None else parse_size("cache_disk", options.cache_disk)
@@ -116,12 +119,39 @@ def _parts(
     resources.callback(memory.release)
     shares = memory.split(weights)
     parts: dict[str, StatePart] = {}
-    for stage, share in zip(loops, shares, strict=False):
-        parts[stage.id] = make_state_part(
+    for (path, stage), share in zip(loops.items(), shares, strict=False):
+        parts[path] = make_state_part(
             plan, stage, prompts.tokenizers, options, context, share, templates=prompts.templates
         )
-        resources.callback(parts[stage.id].close)
+        resources.callback(parts[path].close)
     return parts, None if draft is None else shares[-1]
+
+
+def _runners(
+    plan: ExecutionPlan,
+    loops: Mapping[str, DecodeLoop],
+    graphs: Mapping[str, LoadedGraph],
+    tokenizers: Mapping[str, Tokenizer],
+    cache: ResultCache,
+) -> Runners:
+    """What runs each stage outside loops' bodies; results of components that read media are kept."""
+    jobs: dict[str, JobStage] = {}
+    ops: dict[str, OpStage] = {}
+    for path, stage, _ in walked_stages(plan.root):
+        if stage.spec.run is not None:
+            component = plan.components[stage.spec.run].spec
+            kept = cache if _reads_media(stage, plan) else None
+            jobs[path] = JobStage(path, stage, graphs[stage.spec.run], component, kept)
+        elif stage.spec.op is not None:
+            ops[path] = OpStage(path, stage, tokenizers)
+    return Runners(loops, jobs, ops)
+
+
+def _reads_media(stage: StagePlan, plan: ExecutionPlan) -> bool:
+    """Whether a stage reads pictures or sounds of the request, as an encoder does."""
+    media = [name for name, spec in plan.package.inputs.items() if spec.modality in ("image", "audio", "video")]
+    read = [key.rpartition("/")[2].partition(".")[0] for key in stage.reads.values()]
+    return any(name in media for name in read)
 
 
 def _scheduler(plan: ExecutionPlan, parts: Mapping[str, StatePart], options: LoadOptions) -> Scheduler:

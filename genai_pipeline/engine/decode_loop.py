@@ -43,7 +43,7 @@ class DecodeLoop:
     ) -> None:
         assert stage.body is not None
         assert stage.spec.decode is not None
-        self.id = stage.id
+        self.id = stage.body.id
         self.rules = rules
         self.drafting: Drafting | None = None  # set before the engine starts, where drafts are made
         self._stage = stage

@@ -13,17 +13,17 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import TypeVar
 
-from genai_pipeline.engine.decode_loop import DecodeLoop
-from genai_pipeline.engine.job import JobStage
 from genai_pipeline.engine.listeners import Listener
+from genai_pipeline.engine.op_lane import OpLane
+from genai_pipeline.engine.op_stage import OpCall
+from genai_pipeline.engine.outputs import Outputs
 from genai_pipeline.engine.pace import Pace
 from genai_pipeline.engine.request import Request, RequestState
 from genai_pipeline.engine.requests import Requests
 from genai_pipeline.engine.side_lane import SideLane
 from genai_pipeline.engine.step import Stepper
-from genai_pipeline.engine.walk import Walk, Work
+from genai_pipeline.engine.walk import Runners, Walk, Work
 from genai_pipeline.errors import EngineClosedError, EngineFailedError, GenaiError, QueueFullError
-from genai_pipeline.graph.plan import ExecutionPlan
 from genai_pipeline.scheduler.plan import StepPlan
 from genai_pipeline.scheduler.scheduler import Scheduler
 
@@ -37,23 +37,24 @@ class Engine:
 
     def __init__(
         self,
-        plan: ExecutionPlan,
-        loops: Mapping[str, DecodeLoop],
-        job_stages: Mapping[str, JobStage],
+        walk: Walk,
+        runners: Runners,
+        outputs: Outputs,
         scheduler: Scheduler,
         paces: Mapping[str, Pace],
         listener: Listener,
         max_requests: int | None = None,
     ) -> None:
-        self._loops = loops
+        loops = self._loops = runners.loops
         self._scheduler = scheduler
-        self._walk = Walk(plan, loops, job_stages)
+        self._walk = walk
         self._drafting = [loop.drafting for loop in loops.values() if loop.drafting is not None]
         self._listener = listener
-        self._requests = Requests(self._walk, loops, scheduler, listener)
+        self._requests = Requests(walk, loops, outputs, scheduler, listener, self._start_op)
         self._stepper = Stepper(loops, scheduler, self._requests, paces, listener)
         self._inbox: queue.SimpleQueue[Command] = queue.SimpleQueue()
-        self._side_lane = SideLane(job_stages, self._inbox.put, self._requests.finish_side_run)
+        self._side_lane = SideLane(runners.jobs, self._inbox.put, self._requests.finish_side_run)
+        self._op_lane = OpLane(runners.ops, self._inbox.put, self._requests.finish_op)
         self._max_requests = max_requests
         self._entering = 0  # requests in the inbox
         self._lock = threading.RLock()  # orders submissions against closing
@@ -81,6 +82,9 @@ class Engine:
             self._listener.refused()
             raise
         return state
+
+    def _start_op(self, prepared: OpCall) -> None:
+        self._op_lane.start(prepared)
 
     def _check_room(self) -> None:
         count = len(self._requests) + self._entering
@@ -126,6 +130,7 @@ class Engine:
         if threading.current_thread() is not self._thread:
             self._thread.join()
             self._side_lane.close()
+            self._op_lane.close()
 
     def _main(self) -> None:
         try:

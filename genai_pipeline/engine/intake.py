@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from genai_pipeline.backends.protocol import LoadedGraph
+from genai_pipeline.constraints.state import Constraint
 from genai_pipeline.engine.admission import Grant, grant
 from genai_pipeline.engine.answers import Answers
 from genai_pipeline.engine.beams import Search, check_search
@@ -29,6 +30,14 @@ from genai_pipeline.sampling.state import sampling_state
 _ids = itertools.count()
 
 
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """What a loop grants a request: its tokens, and what its answer is bound to."""
+
+    grant: Grant
+    constraint: Constraint | None
+
+
 class Intake:
     """Of one loop. ``reads_any_row``: whether its graphs give the logits of any token, as scoring a prompt needs."""
 
@@ -42,16 +51,16 @@ class Intake:
         self._reads_any_row = reads_any_row
         self._outer = OuterValues(stage.body, graphs)
         self._answers = Answers(stage.id, rules)
+        self._loop = stage.body.id
         prompt = stage.spec.decode.prompt
         self._prompt_keys = {stage.reads[name] for name in names(prompt.expr)} if prompt is not None else set()
 
-    def admit(self, state: RequestState, values: Mapping[str, Any] | None = None) -> None:
-        """Refuse what cannot be, before anything runs; grant the request its tokens, if the prompt is known by now.
+    def admit(self, state: RequestState, values: Mapping[str, Any]) -> Admitted | None:
+        """Refuse what cannot be, before anything runs; gives what the request is granted, None before its prompt is there.
 
         ``values``: those of the scope that the loop stands in. Raises PromptTooLongError, CapacityError, OptionError or
         RequestError.
         """
-        values = state.values if values is None else values
         options = state.request.options
         if options.stop and self._rules.decoder is None:
             message = f"'{self._stage.id}' gives no text that could be searched for stop strings"
@@ -62,22 +71,24 @@ class Intake:
         form = state.request.form
         self._answers.check(form)
         check_search(options, form, self._rules.bounds)
-        if self._prompt_keys <= values.keys():
-            granted = state.grants[self._stage.id] = self._grant(len(self._prompt(values)), options)
-            if granted.note:
-                state.notes.append(granted.note)
-            state.constraints[self._stage.id] = self._answers.compile(form, self._prompt_text(values))
+        if any(values.get(key) is None for key in self._prompt_keys):
+            return None
+        granted = self._grant(len(self._prompt(values)), options)
+        if granted.note and granted.note not in state.notes:
+            state.notes.append(granted.note)
+        return Admitted(granted, self._answers.compile(form, self._prompt_text(values)))
 
-    def new_sequences(self, state: RequestState, values: Mapping[str, Any] | None = None) -> list[Sequence]:
+    def new_sequences(
+        self, state: RequestState, values: Mapping[str, Any], admitted: Admitted | None = None
+    ) -> list[Sequence]:
         """A sequence for every choice of a request, further ones to be forked from the first; see ``admit``.
 
         Raises PromptTooLongError, CapacityError, OptionError or RequestError.
         """
-        values = state.values if values is None else values
-        if self._stage.id not in state.grants:
-            self.admit(state, values)
+        admitted = admitted or self.admit(state, values)
+        assert admitted is not None, "a loop starts once its prompt is there"
         prompt, options, request = self._prompt(values), state.request.options, state.request
-        constraint, text = state.constraints[self._stage.id], self._prompt_text(values)
+        constraint, text = admitted.constraint, self._prompt_text(values)
         outer, not_yet = self._outer.of(values), self._not_yet(options)
         sequences: list[Sequence] = []
         for choice in range(options.n):
@@ -86,9 +97,9 @@ class Intake:
                 Sequence(
                     next(_ids),
                     state,
-                    self._stage.id,
+                    self._loop,
                     prompt,
-                    max_tokens=state.grants[self._stage.id].max_new_tokens,
+                    max_tokens=admitted.grant.max_new_tokens,
                     seed=request.seed,
                     choice=choice,
                     text=answer.text,

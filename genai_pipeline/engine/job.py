@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from genai_pipeline.backends.protocol import Buffer, LoadedGraph
 from genai_pipeline.engine.body_stage import port_bindings, shape_rule
 from genai_pipeline.engine.feeds import as_port
 from genai_pipeline.engine.outer_values import digest
+from genai_pipeline.engine.result_cache import ResultCache
 from genai_pipeline.errors import RequestError
 from genai_pipeline.graph.plan import StagePlan
 from genai_pipeline.graph.signature import Port
@@ -23,6 +25,7 @@ from genai_pipeline.types import numpy_dtype
 
 if TYPE_CHECKING:
     from genai_pipeline.engine.request import RequestState
+    from genai_pipeline.engine.scope_run import Call, Values
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -32,19 +35,28 @@ class Job:
     """One request's run of a stage: its inputs by port, ``rows`` of them where the port has a batch axis."""
 
     id: int
-    stage: str
-    request: RequestState
+    stage: str  # its path
+    call: Call
     inputs: Arrays
     rows: int
     batch_key: Hashable
+    digest: bytes | None = None  # of its inputs, where results are kept
+
+    @property
+    def request(self) -> RequestState:
+        """Whose job it is."""
+        return self.call.request
 
 
 class JobStage:
     """Makes jobs of a component stage, and runs those that share a batch. ``run`` is for one thread at a time."""
 
-    def __init__(self, stage: StagePlan, graph: LoadedGraph, spec: ComponentSpec) -> None:
-        self.id = stage.id
+    def __init__(
+        self, path: str, stage: StagePlan, graph: LoadedGraph, spec: ComponentSpec, cache: ResultCache | None = None
+    ) -> None:
+        self.path = path
         self._stage = stage
+        self._cache = cache
         self._graph = graph
         self._binding = graph.binding()
         self._pad = spec.pad
@@ -53,11 +65,11 @@ class JobStage:
         outputs = [graph.signature.outputs[port] for port in stage.outputs]
         self._stacks = spec.batch == "stack" and all(port.batched for port in outputs)
 
-    def job(self, id: int, request: RequestState) -> Job:
-        """The run that ``request`` asks for. Raises RequestError for values that the graph cannot take."""
+    def job(self, id: int, call: Call) -> Job:
+        """The run that ``call`` asks for. Raises RequestError for values that the graph cannot take."""
         inputs: dict[str, NDArray[Any]] = {}
         rows: dict[str, int] = {}
-        values = request.values
+        values = call.values
         for name, binding in self._ports.items():
             port = self._graph.signature.inputs[name]
             value = evaluate(binding.expr, lambda read: values[self._stage.reads[read]])
@@ -66,9 +78,24 @@ class JobStage:
                 rows[name] = inputs[name].shape[0]
         if len(set(rows.values())) > 1:
             counts = ", ".join(f"'{name}' {count}" for name, count in rows.items())
-            raise RequestError(f"stage '{self.id}' has inputs with different numbers of rows: {counts}")
+            raise RequestError(f"stage '{self.path}' has inputs with different numbers of rows: {counts}")
         key = self._batch_key(inputs) if rows and self._stacks else id
-        return Job(id, self.id, request, inputs, next(iter(rows.values()), 1), key)
+        return Job(id, self.path, call, inputs, next(iter(rows.values()), 1), key, self._digest(inputs))
+
+    def known(self, job: Job) -> Values | None:
+        """What an earlier job with the very same inputs gave, if that was kept."""
+        return None if self._cache is None or job.digest is None else self._cache.get(job.digest)
+
+    def keep(self, job: Job, outputs: Values) -> None:
+        """Keep what a job gave for later ones with the same inputs."""
+        if self._cache is not None and job.digest is not None:
+            self._cache.put(job.digest, outputs)
+
+    def _digest(self, inputs: Arrays) -> bytes | None:
+        if self._cache is None:
+            return None
+        parts = [self.path.encode(), *(name.encode() + digest(array) for name, array in sorted(inputs.items()))]
+        return hashlib.blake2b(b"\0".join(parts), digest_size=16).digest()
 
     def run(self, jobs: Sequence[Job]) -> list[Arrays]:
         """Outputs by value key for each job. Raises GraphRunError."""

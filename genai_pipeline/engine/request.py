@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +17,9 @@ from genai_pipeline.speculative.stats import SpeculationStats
 from genai_pipeline.types import Event, Timings, TokenLogprobs, Usage
 
 if TYPE_CHECKING:
-    from genai_pipeline.constraints.state import Constraint
-    from genai_pipeline.engine.admission import Grant
-    from genai_pipeline.engine.beams import Search
+    from genai_pipeline.engine.intake import Admitted
+    from genai_pipeline.engine.scope_run import Call, ScopeRun
     from genai_pipeline.engine.sequence import Sequence
-    from genai_pipeline.graph.plan import StagePlan
 
 Emit = Callable[[Event | None], None]  # called from the engine thread; None: no event follows
 
@@ -64,35 +62,29 @@ class RequestState:
     """Progress of one request along the stages of its plan."""
 
     __slots__ = (
-        "active",
         "admitted",
-        "constraints",
         "done",
         "first_token",
-        "grants",
         "graph_seconds",
         "held",
         "last_token",
+        "loop_calls",
         "notes",
         "num_cached",
         "num_completion",
         "num_prompt",
         "request",
-        "searches",
-        "sequences",
+        "root",
+        "taken",
         "values",
-        "waiting",
     )
 
     def __init__(self, request: Request) -> None:
         self.request = request
         self.values: dict[str, Any] = dict(request.values)
-        self.waiting: dict[str, StagePlan] = {}  # stages that have not started, by id
-        self.active: set[str] = set()  # ids of stages that have, and have not ended
-        self.grants: dict[str, Grant] = {}  # by loop
-        self.constraints: dict[str, Constraint | None] = {}  # by loop, compiled
-        self.sequences: dict[str, list[Sequence]] = {}  # by loop, of loops that have started
-        self.searches: dict[str, Search] = {}  # by loop, of loops that search for the answers
+        self.root: ScopeRun | None = None  # where it is on its way
+        self.taken: dict[str, Admitted] = {}  # by loop, what was granted before anything ran
+        self.loop_calls: list[Call] = []  # of decode loops, in the order they started
         self.held: Event | None = None  # the end of the last choice, while other stages still run
         self.num_prompt = 0
         self.num_completion = 0
@@ -106,16 +98,21 @@ class RequestState:
 
     def usage(self) -> Usage:
         """Token counts so far, over all loops of the request."""
-        drafts = [s.speculation for loop in self.sequences.values() for s in loop]
+        drafts = [sequence.speculation for sequence in self.started()]
         total = sum(drafts, start=SpeculationStats())
         usage = Usage(self.num_prompt, self.num_completion, self.num_cached)
         if total.runs:
             return replace(usage, drafted_tokens=total.drafted, accepted_tokens=total.accepted)
         return usage
 
+    def started(self) -> Iterator[Sequence]:
+        """Its sequences in all loops, those that have ended too."""
+        for call in self.loop_calls:
+            yield from call.sequences
+
     def prompt_logprobs(self) -> tuple[TokenLogprobs, ...] | None:
         """Scores of the prompt's tokens from the second on, if they were asked for and are there."""
-        scored = [s.scores for loop in self.sequences.values() for s in loop if s.scores is not None]
+        scored = [sequence.scores for sequence in self.started() if sequence.scores is not None]
         return tuple(scored[0]) if scored else None
 
     def timings(self) -> Timings:

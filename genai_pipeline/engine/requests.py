@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -12,6 +12,9 @@ from genai_pipeline.engine.decode_loop import DecodeLoop
 from genai_pipeline.engine.events import choice_end, only_end, request_end
 from genai_pipeline.engine.job import Job
 from genai_pipeline.engine.listeners import Listener
+from genai_pipeline.engine.op_lane import Outcome
+from genai_pipeline.engine.op_stage import OpCall
+from genai_pipeline.engine.outputs import Outputs
 from genai_pipeline.engine.request import RequestState
 from genai_pipeline.engine.sequence import Sequence as TokenSequence
 from genai_pipeline.engine.side_lane import SideResult
@@ -30,11 +33,21 @@ SCORED_CHUNK = 64  # tokens of a prefill run that reads all its logits: they tak
 class Requests:
     """All requests of an engine that have entered and not ended. Belongs to the engine thread."""
 
-    def __init__(self, walk: Walk, loops: Mapping[str, DecodeLoop], scheduler: Scheduler, listener: Listener) -> None:
+    def __init__(
+        self,
+        walk: Walk,
+        loops: Mapping[str, DecodeLoop],
+        outputs: Outputs,
+        scheduler: Scheduler,
+        listener: Listener,
+        start_op: Callable[[OpCall], None],
+    ) -> None:
         self.live: dict[int, TokenSequence] = {}
         self._jobs: dict[int, Job] = {}  # waiting or in the side lane
         self._states: set[RequestState] = set()
         self._walk = walk
+        self._outputs = outputs
+        self._start_op = start_op
         self._loops = loops
         self._searches = {id: SearchQueue(loop.rules.bounds) for id, loop in loops.items()}
         self._scheduler = scheduler
@@ -47,7 +60,7 @@ class Requests:
         """A request that was submitted, with what it starts with."""
         self._states.add(state)
         self._listener.entered(state)
-        self._queue(work)
+        self._carry_out(state, work)
 
     def start_side_run(self, run: SideRun) -> list[Job]:
         """The jobs of a side run that starts now."""
@@ -61,13 +74,14 @@ class Requests:
     def finish_sequence(self, sequence: TokenSequence) -> None:
         """A sequence has its finish reason: free what it holds, and move its request on when it was the last."""
         self._drop(sequence)
-        state, loop = sequence.request, sequence.loop
+        state, call = sequence.request, sequence.call
         if sequence.error is not None:
             self.end(state, "error", sequence.error)
             return
+        assert call is not None, "a request's sequences are started by its walk"
         end = choice_end(sequence, self._flush(sequence))
-        over = all(other.finish_reason is not None for other in state.sequences[loop])
-        if loop == self._walk.last_loop:
+        over = all(other.finish_reason is not None for other in call.sequences)
+        if sequence.loop == self._walk.last_loop:
             if over:
                 state.held = end
             else:
@@ -75,8 +89,7 @@ class Requests:
         elif _says(end):
             state.request.emit(replace(end, finish_reason=None, stop_string=None))
         if over:
-            self._walk.finish_loop(state, loop)
-            self._go_on(state)
+            self._go_on(state, lambda: self._walk.finish_loop(call))
 
     def end_search(self, search: Search) -> None:
         """A beam search is over, or its request: free what its beams hold, and let others start."""
@@ -98,8 +111,17 @@ class Requests:
             if isinstance(outputs, GenaiError):
                 self.end(job.request, "error", outputs)
                 continue
-            self._walk.finish_job(job, outputs)
-            self._go_on(job.request)
+            self._go_on(job.request, lambda job=job, outputs=outputs: self._walk.finish_job(job, outputs))  # type: ignore[misc]
+
+    def finish_op(self, prepared: OpCall, outcome: Outcome) -> None:
+        """A call of an operation is over: move its request on, unless it has ended meanwhile."""
+        state = prepared.call.request
+        if state.done:
+            return
+        if isinstance(outcome, GenaiError):
+            self.end(state, "error", outcome)
+        else:
+            self._go_on(state, lambda: self._walk.finish(prepared.call, outcome))
 
     def end(self, state: RequestState, reason: FinishReason, error: BaseException | None) -> None:
         """End a request before its walk is over. Harmless when it has ended."""
@@ -108,15 +130,16 @@ class Requests:
         for job in [job for job in self._jobs.values() if job.request is state]:
             if self._scheduler.forget_job(job.id):
                 del self._jobs[job.id]
-        started = [sequence for loop in state.sequences.values() for sequence in loop]
-        ending = [s for s in started if s.finish_reason is None or s.error is not None]
+        ending = [s for s in state.started() if s.finish_reason is None or s.error is not None]
         for sequence in ending:
             if sequence.id in self.live:
                 self._drop(sequence)
             sequence.finish_reason, sequence.error = reason, error
-        for search in state.searches.values():
-            self.end_search(search)
-        ends = [choice_end(s, self._flush(s)) for s in ending] or [Event(finish_reason=reason, error=error)]
+        for call in state.loop_calls:
+            if call.search is not None:
+                self.end_search(call.search)
+        last = [s for s in ending if s.loop == self._walk.last_loop]
+        ends = [choice_end(s, self._flush(s)) for s in last] or [Event(finish_reason=reason, error=error)]
         for end in ends[:-1]:
             state.request.emit(end)
         self._close(state, ends[-1], {})
@@ -146,6 +169,8 @@ class Requests:
         self._states.clear()
 
     def _queue(self, work: Work) -> None:
+        for prepared in work.ops:
+            self._start_op(prepared)
         self._start(work.sequences)
         for search in work.searches:
             self._searches[search.loop].add(search)
@@ -165,20 +190,30 @@ class Requests:
         for search in self._searches[loop].enter():
             self._start(search.beams)
 
-    def _go_on(self, state: RequestState) -> None:
-        """Start what the request can start now, or end it with its outputs."""
+    def _go_on(self, state: RequestState, finish: Callable[[], Work]) -> None:
+        """Take in what has ended, start what the request can start now, or end it with its outputs."""
         try:
-            work = self._walk.start_ready(state)
+            work = finish()
         except GenaiError as error:
             self.end(state, "error", error)
             return
+        self._carry_out(state, work)
+
+    def _carry_out(self, state: RequestState, work: Work) -> None:
+        for event in self._outputs.events(work.pieces):
+            state.request.emit(event)
         self._queue(work)
-        if state.active:
+        if not work.over:
             if state.held is not None and _says(state.held):  # text does not wait for other stages
                 said, state.held = state.held, only_end(state.held)
                 state.request.emit(replace(said, finish_reason=None, stop_string=None))
             return
-        self._close(state, state.held or Event(finish_reason="stop"), self._walk.outputs(state))
+        try:
+            outputs = self._outputs.of(state.values)
+        except GenaiError as error:
+            self.end(state, "error", error)
+            return
+        self._close(state, state.held or Event(finish_reason="stop"), outputs)
 
     def _close(self, state: RequestState, end: Event, outputs: Mapping[str, object]) -> None:
         state.done = True

@@ -109,7 +109,7 @@ def _rules(
     stops = decode.stop.tokens if decode.stop is not None else ()
     end_ids = (tokenizer.end_ids if tokenizer else frozenset()) | frozenset(_ids(stops, tokenizer))
     known = 0 if tokenizer is None else tokenizer.highest_id + 1
-    vocabulary = plan.facts["vocab_sizes"].get(stage.id, known)
+    vocabulary = plan.facts["vocab_sizes"].get(stage.body.id if stage.body else stage.id, known)
     updates = _updates(plan, stage)
     rules = LoopRules(
         bounds=bounds,

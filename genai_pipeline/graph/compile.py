@@ -14,6 +14,7 @@ from genai_pipeline.graph.checks import check_scopes
 from genai_pipeline.graph.component_files import ComponentFiles, read_components
 from genai_pipeline.graph.edges import Component
 from genai_pipeline.graph.kv_geometry import resolve_state
+from genai_pipeline.graph.kv_given import link_given
 from genai_pipeline.graph.linking import state_sources
 from genai_pipeline.graph.liveness import Live, find_live
 from genai_pipeline.graph.plan import ComponentPlan, ExecutionPlan, StatePlan
@@ -37,12 +38,13 @@ def compile_package(
     refused = frozenset(problem.at.path for problem in reported if problem.severity == "error")
     files = read_components(spec, refused, problems)
     root = build_scopes(spec, {name: component.first for name, component in files.items()}, problems)
+    states = _states(spec, files, problems)
+    link_given(root, _given(states), problems)
     graphs = scope_graphs(root, spec)
     live = find_live(root)
     check_scopes(root, graphs, spec, live, problems)
     needed = check_capabilities(root, spec, problems)
     _check_components_exist(root, spec, refused, problems)
-    states = _states(spec, files, problems)
     check_ports(root, _with_state(spec, files, states), problems)
     found = sort_problems(placed(problems, spec.places))
     if problems.failed or refused:
@@ -57,7 +59,11 @@ def compile_package(
             components=components,
             outputs=_outputs(root),
             capabilities=needed,
-            facts={"left_out": tuple(sorted(_left_out(root, live))), "vocab_sizes": _vocab_sizes(root)},
+            facts={
+                "left_out": tuple(sorted(_left_out(root, live))),
+                "vocab_sizes": _vocab_sizes(root),
+                "segments": _segments(root),
+            },
         ),
         found,
     )
@@ -82,6 +88,19 @@ def _states(
         name: resolve_state(spec.components[name], component.first, problems, component.later, firsts)
         for name, component in files.items()
     }
+
+
+def _given(states: Mapping[str, tuple[StatePlan, ...]]) -> dict[str, dict[str, tuple[str, ...]]]:
+    """Component -> component that its state comes from -> outputs that it starts as."""
+    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    for name, plans in states.items():
+        for plan in plans:
+            if plan.source is not None:
+                taken = tuple(tensor.given for tensor in plan.tensors if tensor.given is not None)
+                source = found.setdefault(name, {})
+                owner = plan.source.partition(".")[0]
+                source[owner] = tuple(dict.fromkeys((*source.get(owner, ()), *taken)))
+    return found
 
 
 def _with_state(
@@ -131,17 +150,23 @@ def _outputs(root: Scope) -> dict[str, str]:
     return {name: read.value.key for name, read in ends if "." not in name}
 
 
+def _segments(root: Scope) -> dict[str, str]:
+    """Declared text output -> key of its timed segments."""
+    ends = ((read.use.port.split("."), read) for read in root.ends)
+    return {parts[1]: read.value.key for parts, read in ends if parts[0] == "outputs" and parts[2:] == ["segments"]}
+
+
 def _left_out(root: Scope, live: Live) -> Iterator[str]:
     for scope in root.subtree():
         yield from (f"{scope.prefix}{node.id}" for node in scope.nodes if node not in live.stages)
 
 
 def _vocab_sizes(root: Scope) -> dict[str, int]:
-    """Size of the logits' last axis by id of the decode loop, where the graph fixes it."""
+    """Size of the logits' last axis by path of the decode loop, where the graph fixes it."""
     found = {}
     for scope in root.subtree():
         for read in scope.ends:
             shape = read.value.shape
             if read.use.port == "logits" and scope.stage is not None and shape and isinstance(shape[-1], int):
-                found[scope.stage.id] = shape[-1]
+                found[scope.id] = shape[-1]
     return found

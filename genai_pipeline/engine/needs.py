@@ -1,0 +1,80 @@
+"""What the stages of a scope wait for, which values a stage cannot do without, and when a value may go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from genai_pipeline.engine.body_stage import port_bindings
+from genai_pipeline.graph.plan import ExecutionPlan, ScopePlan, StagePlan
+from genai_pipeline.metadata.expressions import names, optional_names
+from genai_pipeline.metadata.model import Binding
+from genai_pipeline.metadata.operations import OPERATIONS
+
+if TYPE_CHECKING:
+    from genai_pipeline.engine.scope_run import Values
+
+
+class ScopeNeeds:
+    """Of the stages of one scope: the keys of that scope which a stage and what is below it read."""
+
+    def __init__(self, scope: ScopePlan, plan: ExecutionPlan) -> None:
+        prefix = f"{scope.id}/" if scope.id else ""
+        made = {key: stage.id for stage in scope.stages for key in stage.outputs.values()}
+        states = {f"{prefix}state:{stage.spec.run}" for stage in scope.stages if stage.spec.run is not None}
+        own = made.keys() | states
+        self._of = {
+            stage.id: frozenset(key for key in _reads(stage, plan, prefix) if key in own) for stage in scope.stages
+        }
+        self._freed = {key for stage in scope.stages for key in stage.drop_after} | states
+
+    def of(self, stage: str) -> frozenset[str]:
+        """Keys that must be there before the stage can start: those that other stages of the scope make."""
+        return self._of[stage]
+
+    def freed_by(self, stage: str, pending: Iterable[str]) -> Iterator[str]:
+        """Keys that the stage read, and that none of the ``pending`` stages needs any more."""
+        others = [self._of[id] for id in pending]
+        for key in self._of[stage] & self._freed:
+            if not any(key in needs for needs in others):
+                yield key
+
+
+def _reads(stage: StagePlan, plan: ExecutionPlan, prefix: str) -> Iterator[str]:
+    """Keys that a stage reads, the stages below it too; state that a component takes from another among them."""
+    yield from stage.reads.values()
+    if stage.each is not None:
+        yield stage.each
+    component = plan.components.get(stage.spec.run or "")
+    for state in component.states if component is not None else ():
+        if state.source is not None:
+            yield f"{prefix}state:{state.source}"
+    if stage.body is not None:
+        yield from stage.body.reads.values()
+        for inner in stage.body.stages:
+            yield from _reads(inner, plan, prefix)
+
+
+def misses(stage: StagePlan, values: Values) -> bool:
+    """Whether a value that the stage cannot do without is not there (None)."""
+    return any(values[stage.reads[name]] is None for name in _needed_names(stage))
+
+
+def _needed_names(stage: StagePlan) -> Iterator[str]:
+    for binding in _needed_bindings(stage):
+        yield from names(binding.expr) - optional_names(binding.expr)
+
+
+def _needed_bindings(stage: StagePlan) -> Iterator[Binding]:
+    spec = stage.spec
+    if spec.op is not None:
+        optional = {port.name for port in OPERATIONS[spec.op].inputs if port.optional}
+        yield from (binding for port, binding in port_bindings(stage) if port not in optional)
+    elif spec.run is not None:
+        yield from (binding for _, binding in port_bindings(stage))
+    elif spec.decode is not None and spec.decode.prompt is not None:
+        yield spec.decode.prompt
+    elif spec.iterate is not None:
+        yield from (carry.initial for carry in spec.iterate.carry.values())
+        if spec.iterate.over is not None:
+            yield spec.iterate.over.value

@@ -1,0 +1,97 @@
+"""Declared outputs as callers get them: texts, arrays, vectors, sounds and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from genai_pipeline.engine.iteration import Piece
+from genai_pipeline.engine.scope_run import Values
+from genai_pipeline.errors import RequestError
+from genai_pipeline.graph.plan import ExecutionPlan
+from genai_pipeline.metadata.model import OutputSpec
+from genai_pipeline.types import Event
+
+
+class Outputs:
+    """The outputs of one package. An output whose stages were skipped is None."""
+
+    def __init__(self, plan: ExecutionPlan) -> None:
+        self._keys = plan.outputs
+        self._specs = plan.package.outputs
+        self._segments = dict(_segment_keys(plan))
+        self._streamed = {plan.outputs[name]: spec for name, spec in self._specs.items() if spec.modality == "audio"}
+
+    def of(self, values: Values) -> dict[str, Any]:
+        """Every declared output of a request that is over; ``NAME.segments`` beside a text that has timed segments."""
+        found = {name: output_value(self._specs[name], values[key]) for name, key in self._keys.items()}
+        return {**found, **{f"{name}.segments": values[key] for name, key in self._segments.items()}}
+
+    def events(self, pieces: Iterable[Piece]) -> Iterator[Event]:
+        """Events for what has been added to sounds that are still being made."""
+        for piece in pieces:
+            spec = self._streamed.get(piece.key)
+            if spec is not None and piece.value is not None:
+                yield Event(audio=output_value(spec, piece.value))
+
+
+def _segment_keys(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:
+    for name, spec in plan.package.outputs.items():
+        segments = spec.options.get("segments")
+        if segments is not None:
+            yield name, plan.facts["segments"][name]
+
+
+def output_value(spec: OutputSpec, value: Any) -> Any:
+    """A value as its modality is handed out; a list of values as a list. Raises RequestError for what is none."""
+    if value is None:
+        return None
+    if spec.modality == "vector":
+        return _vector(spec, value)
+    make = {"audio": _audio, "image": _image}.get(spec.modality)
+    if make is None:
+        return value
+    if isinstance(value, list):
+        return [None if one is None else make(spec, one) for one in value]
+    return make(spec, value)
+
+
+def _vector(spec: OutputSpec, value: Any) -> NDArray[Any]:
+    """float [d], or [n, d] for a list of n items."""
+    if isinstance(value, list):
+        return np.stack([_vector(spec, one) for one in value]) if value else np.zeros((0, 0), np.float32)
+    array = np.asarray(value)
+    if array.ndim == 2 and array.shape[0] == 1:
+        array = array[0]
+    if array.ndim != 1:
+        raise RequestError(f"the output '{spec.name}' has shape {list(array.shape)}, which is no vector")
+    return array
+
+
+def _audio(spec: OutputSpec, value: Any) -> Any:
+    from genai_pipeline.ops.media import Audio
+
+    array = np.asarray(value, np.float32)
+    samples = array.reshape(-1) if array.size == max(array.shape, default=0) else array.squeeze()
+    if samples.ndim > 2:
+        raise RequestError(f"the output '{spec.name}' has shape {list(array.shape)}, which is no sound")
+    return Audio(samples, spec.options["rate"])
+
+
+def _image(spec: OutputSpec, value: Any) -> Any:
+    from genai_pipeline.ops.media import Image
+
+    array = np.asarray(value)
+    array = array[0] if array.ndim == 4 and array.shape[0] == 1 else array
+    if array.ndim != 3:
+        raise RequestError(f"the output '{spec.name}' has shape {list(array.shape)}, which is no picture")
+    if str(spec.options.get("layout", "nchw")).endswith("chw"):
+        array = np.moveaxis(array, 0, -1)
+    if array.dtype != np.uint8:
+        low, high = spec.options.get("range", (0, 1))
+        scaled = (array.astype(np.float32) - low) * (255 / (high - low))
+        array = np.clip(np.rint(scaled), 0, 255).astype(np.uint8)
+    return Image(np.ascontiguousarray(array if array.shape[-1] == 3 else np.repeat(array[..., :1], 3, -1)))
