@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from genai_pipeline.checking import accept, check_package
 from genai_pipeline.config import LoadArguments, LoadOptions
-from genai_pipeline.errors import OptionError, PackageInvalidError, RequestError
-from genai_pipeline.option_values import package_path
-from genai_pipeline.problems import Problem, Problems, sort_problems
+from genai_pipeline.errors import OptionError, RequestError
+from genai_pipeline.problems import Problem
 from genai_pipeline.types import RequestOptions, Result, Score
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def compile(spec: PackageSpec) -> ExecutionPlan:
         hint = "spec, problems = validate(package); spec is None where the metadata cannot be read"
         raise OptionError(f"compile takes what validate gives, not {spec!r}", param="spec", hint=hint)
     plan, problems = compile_package(spec)
-    return _accept(str(spec.file), plan, problems)
+    return accept(str(spec.file), plan, problems)
 
 
 def load(
@@ -60,14 +60,14 @@ def load(
     PackageNotFoundError, PackageInvalidError with every problem, BackendError or OptionError.
     """
     from genai_pipeline.importers.progress import silent
-    from genai_pipeline.importers.pull import resolve
+    from genai_pipeline.importers.pull import lending, resolve
     from genai_pipeline.kv.budget import machine_memory, parse_memory
 
     options = LoadOptions.of(**arguments)
     parse_memory(options.memory, machine_memory())
     path = resolve(package, precision=precision, progress=progress or silent)
-    checked = check_package(path)
-    plan = _accept(str(path), checked.plan, checked.problems)
+    checked = check_package(path, lending(progress or silent))
+    plan = accept(str(path), checked.plan, checked.problems)
     return Pipeline(plan, checked.tokenizers, options, _draft_package(plan, options, progress or silent))
 
 
@@ -75,7 +75,7 @@ def _draft_package(plan: ExecutionPlan, options: LoadOptions, progress: Callable
     """The package that drafts for ``plan``, checked; None where none does."""
     from genai_pipeline.engine.draft_model import DraftPackage
     from genai_pipeline.engine.limits import context_length
-    from genai_pipeline.importers.pull import resolve
+    from genai_pipeline.importers.pull import lending, resolve
     from genai_pipeline.speculative.compatible import check_draft_package, drafted_loop
     from genai_pipeline.speculative.options import PackageDrafts, draft_kind
 
@@ -83,54 +83,11 @@ def _draft_package(plan: ExecutionPlan, options: LoadOptions, progress: Callable
     if not isinstance(kind, PackageDrafts):
         return None
     path = resolve(kind.package, precision=None, progress=progress)
-    checked = check_package(path)
-    draft = _accept(str(path), checked.plan, checked.problems)
+    checked = check_package(path, lending(progress))
+    draft = accept(str(path), checked.plan, checked.problems)
     own = context_length(draft.package, replace(options, context_length=None))
     loop = check_draft_package(plan, drafted_loop(plan), draft, (context_length(plan.package, options), own))
     return DraftPackage(draft, loop, checked.tokenizers, kind.tokens)
-
-
-@dataclass(frozen=True, slots=True)
-class CheckedPackage:
-    """What the checks found: ``plan`` None when there is an error among the problems."""
-
-    spec: PackageSpec | None
-    plan: ExecutionPlan | None
-    tokenizers: Mapping[str, Tokenizer]
-    problems: tuple[Problem, ...]
-
-
-def check_package(path: str | Path) -> CheckedPackage:
-    """All layers of checks over one package: metadata, graph, tokenizer and template."""
-    from genai_pipeline.graph.compile import compile_package
-    from genai_pipeline.metadata.load import load_package
-    from genai_pipeline.metadata.places import placed
-    from genai_pipeline.preprocess.text_checks import check_text
-    from genai_pipeline.sampling.params import check_declared_options
-
-    spec, found = load_package(package_path(path))
-    problems = Problems()
-    problems.extend(found)
-    if spec is None:
-        return CheckedPackage(None, None, {}, problems.sorted())
-    plan, more = compile_package(spec, found)
-    problems.extend(more)
-    check_declared_options(spec.generation, problems)
-    tokenizers = check_text(spec, plan.facts["vocab_sizes"] if plan is not None else {}, problems)
-    found = sort_problems(placed(problems, spec.places))
-    return CheckedPackage(spec, None if problems.failed else plan, tokenizers, found)
-
-
-def _accept(name: str, plan: ExecutionPlan | None, problems: tuple[Problem, ...]) -> ExecutionPlan:
-    errors = [problem for problem in problems if problem.severity == "error"]
-    if plan is not None and not errors:
-        return plan
-    first = errors[0]
-    raise PackageInvalidError(
-        f"{name} has {len(errors)} problem{'s' if len(errors) > 1 else ''}; first: {first.message}",
-        problems,
-        hint=f"genai-pipeline validate {name}",
-    )
 
 
 class Pipeline:

@@ -12,9 +12,9 @@ from genai_pipeline.cli.output import Output, write, write_json
 from genai_pipeline.errors import OptionError
 
 if TYPE_CHECKING:
+    from genai_pipeline.checking import CheckedPackage
     from genai_pipeline.cli.benching.contest import Contestant
     from genai_pipeline.cli.benching.load import Encode, Load
-    from genai_pipeline.pipeline import CheckedPackage
 
 OWN = "genai-pipeline"
 _PEERS = ("onnxruntime-genai",)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from genai_pipeline.errors import PackageInvalidError
 
 if TYPE_CHECKING:
+    from genai_pipeline.checking import CheckedPackage
     from genai_pipeline.cli.output import Output
     from genai_pipeline.graph.plan import ExecutionPlan
-    from genai_pipeline.pipeline import CheckedPackage, Pipeline
+    from genai_pipeline.pipeline import Pipeline
 
 
 def loaded(output: Output, package: str, options: Mapping[str, Any]) -> Pipeline:
@@ -23,12 +24,12 @@ def loaded(output: Output, package: str, options: Mapping[str, Any]) -> Pipeline
 
 def checked(output: Output, package: str, precision: str | None) -> tuple[str, CheckedPackage]:
     """The path of a package and what the checks found; raises PackageInvalidError with all problems when it has any."""
-    from genai_pipeline.importers.pull import resolve
+    from genai_pipeline.importers.pull import lending, resolve
     from genai_pipeline.pipeline import check_package
 
     with output.progress() as progress:
         path = resolve(package, precision=precision, progress=progress)
-    found = check_package(path)
+        found = check_package(path, lending(progress))
     if found.plan is None:
         raise PackageInvalidError(
             f"{path} is not a valid package", found.problems, hint=f"genai-pipeline validate {path}"

@@ -37,7 +37,7 @@ def _logits_ports(scope: ScopePlan) -> Iterator[tuple[str, str]]:
 def _load_request(
     plan: ExecutionPlan, component: ComponentPlan, logits: str | None, options: LoadOptions
 ) -> LoadRequest:
-    root, session = plan.package.root, component.spec.session
+    root, session = component.spec.root or plan.package.root, component.spec.session
     declared = session.providers if session is not None else ()
     provider_options = session.provider_options if session is not None else {}
     return LoadRequest(

@@ -17,8 +17,9 @@ def package_identity(plan: ExecutionPlan) -> dict[str, str]:
     """Name and digest. Of large files of weights the size and evenly spread samples count, not every byte."""
     digest = hashlib.sha256(plan.package.file.read_bytes())
     for component in sorted(plan.components.values(), key=lambda component: component.spec.name):
-        model = plan.package.root / component.model
-        weights = scan_external_data(model, plan.package.root).files
+        root = component.spec.root or plan.package.root
+        model = root / component.model
+        weights = scan_external_data(model, root).files
         for name, path in (component.model, model), *sorted(weights.items()):
             digest.update(name.encode())
             _add_file(digest, path)

@@ -41,6 +41,7 @@ SUPPORTED: Final = frozenset(
         "kv.fixed",
         "kv.replace",
         "kv.window",
+        "model.borrowed",
         "tokenizer.tokenizers",
         "tokenizer.list",
         "tokenizer.characters",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from genai_pipeline.errors import GraphFileError
 from genai_pipeline.graph.external_data import check_external_data
@@ -28,7 +29,7 @@ class ComponentFiles:
 
 
 def read_components(spec: PackageSpec, refused: frozenset[str], problems: Problems) -> dict[str, ComponentFiles]:
-    """The files of every component that names its own; one that cannot be read is reported and left out.
+    """The files of every component; one that cannot be read is reported and left out.
 
     ``refused`` has the YAML paths of files that were reported before and are not to be opened.
     """
@@ -37,7 +38,8 @@ def read_components(spec: PackageSpec, refused: frozenset[str], problems: Proble
         models = list(_models(component))
         if any(at.path in refused for _, at in models):
             continue
-        signatures = [_read(spec, file, at, problems) for file, at in models]
+        root = component.root or spec.root
+        signatures = [_read(root, file, at, problems) for file, at in models]
         if signatures and signatures[0] is not None and all(signatures):
             found[name] = ComponentFiles(signatures[0], signatures[1] if len(signatures) > 1 else None)
     return found
@@ -52,11 +54,11 @@ def _models(component: ComponentSpec) -> Iterator[tuple[str, Location]]:
         yield component.model, at
 
 
-def _read(spec: PackageSpec, file: str, at: Location, problems: Problems) -> GraphSignature | None:
-    path = spec.root / file
+def _read(root: Path, file: str, at: Location, problems: Problems) -> GraphSignature | None:
+    path = root / file
     try:
-        signature = read_signature(path, spec.root)
-        faults = check_external_data(path, spec.root)
+        signature = read_signature(path, root)
+        faults = check_external_data(path, root)
     except GraphFileError as error:
         problems.error(at, error.problem, error.message, error.hint)
         return None

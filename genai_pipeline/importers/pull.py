@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -120,6 +120,19 @@ def pull(
         renew=source is not None,
         waiting=lambda: progress(f"waiting for another process that makes {name} ({variant})", 0, 0),
     )
+
+
+def lending(progress: Progress = silent, *, offline: bool | None = None) -> Callable[[str], Path]:
+    """Gives the folders of known packages that others borrow components from, pulled on first use."""
+    return lambda name: pull(name, offline=offline, progress=progress)
+
+
+def cached(name: str) -> Path:
+    """The folder of a known package that is in the cache. Raises PackageNotFoundError for another."""
+    entry = find_entry(name)
+    if entry.precisions[0] not in entry.cached:
+        raise PackageNotFoundError(f"package {name} is not in the cache", hint=f"genai-pipeline pull {name}")
+    return entry.cached[entry.precisions[0]]
 
 
 def find_entry(name: str) -> PackageEntry:

@@ -209,6 +209,7 @@ class ComponentSpec:
     model_later: str | None = None
     package: str | None = None
     component: str | None = None
+    root: Path | None = None  # the folder of its files, if it is another package's
     variants: tuple[VariantSpec, ...] = ()
     batch: BatchMode = "stack"
     no_batch_axis: tuple[str, ...] = ()  # ports declared to have no batch axis

@@ -26,10 +26,10 @@ def footprint(served: Served, limit: int | None) -> int:
     """
     if limit is None:
         return 0
-    from genai_pipeline.importers.pull import resolve
+    from genai_pipeline.importers.pull import lending, resolve
     from genai_pipeline.pipeline import check_package
 
-    checked = check_package(resolve(served.package, precision=served.precision))
+    checked = check_package(resolve(served.package, precision=served.precision), lending())
     weights = 0 if checked.plan is None else weight_bytes(checked.plan)
     return weights + _state_bytes(served, limit)
 
@@ -38,9 +38,9 @@ def weight_bytes(plan: ExecutionPlan) -> int:
     """Bytes of the files that the graphs of a package are read from, each counted once."""
     from genai_pipeline.graph.onnx_file import external_tensors, read_outline
 
-    root = plan.package.root
     files: set[Path] = set()
     for component in plan.components.values():
+        root = component.spec.root or plan.package.root
         for model in (component.model, component.model_later):
             if model is None:
                 continue

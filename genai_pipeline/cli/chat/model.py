@@ -81,14 +81,14 @@ class Model:
         """Pull and check the package while the old one is still there. Raises PackageError or OptionError."""
         from genai_pipeline.config import LoadOptions
         from genai_pipeline.errors import PackageInvalidError
-        from genai_pipeline.importers.pull import resolve
+        from genai_pipeline.importers.pull import lending, resolve
         from genai_pipeline.pipeline import check_package
 
         LoadOptions.of(**{name: value for name, value in loading.items() if name != "precision"})
         _find_providers(loading.get("providers"))
         with self._shown() as progress:
             path = resolve(package, precision=loading.get("precision"), progress=progress)
-        found = check_package(path)
+            found = check_package(path, lending(progress))
         if found.plan is None:
             first = next(problem for problem in found.problems if problem.severity == "error")
             message = f"{path} is not a valid package; first: {first.message}"

@@ -32,11 +32,11 @@ async def graph(request: Request) -> Response:
 
 def _compiled(served: Served) -> dict[str, Any]:
     """The plan of a package on disk. Raises ApiError 503 when there is none."""
-    from genai_pipeline.importers.pull import resolve
+    from genai_pipeline.importers.pull import lending, resolve
     from genai_pipeline.pipeline import check_package
 
     try:
-        checked = check_package(resolve(served.package, precision=served.precision))
+        checked = check_package(resolve(served.package, precision=served.precision), lending())
     except GenaiError as error:
         raise api_error(error) from error
     if checked.plan is None:
