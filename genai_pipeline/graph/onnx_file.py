@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["ExternalTensor", "external_tensors", "ir", "model_bytes", "read_model", "read_outline", "read_signature"]
-__all__ += ["save_model", "signature_of"]
+__all__ = ["ExternalTensor", "element_type", "external_tensors", "ir", "model_bytes", "read_model", "read_outline"]
+__all__ += ["read_signature", "save_model", "signature_of"]
 
 # TensorProto.DataType -> numpy-style name, and bits per element (0: no fixed size).
 _TYPES: Mapping[int, tuple[str, int]] = {
@@ -59,6 +59,13 @@ def __getattr__(name: str) -> Any:
 
         return onnx_ir
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def element_type(dtype: str) -> ir.DataType:
+    """The element type of a numpy-style name, which must be one."""
+    import onnx_ir
+
+    return onnx_ir.DataType(next(number for number, (name, _) in _TYPES.items() if name == dtype))
 
 
 def read_signature(path: Path, root: Path) -> GraphSignature:
