@@ -15,6 +15,7 @@ def register(app: typer.Typer) -> None:
     """Add the group with one command per kind."""
     group = typer.Typer(cls=HelpfulGroup, help="Turn a model of another format into a package.")
     group.command("gguf")(import_gguf)
+    group.command("ctranslate2")(import_ctranslate2)
     app.add_typer(group, name="import")
 
 
@@ -37,5 +38,24 @@ def import_gguf(
     output: Output = ctx.obj
     with output.progress() as progress:
         folder = gguf.import_gguf(source, target, precision=precision, name=name, layers=layers, progress=progress)
+    output.note(f"made {folder} ({precision})")
+    write(f"{folder}\n")
+
+
+def import_ctranslate2(
+    ctx: typer.Context,
+    source: Annotated[Path, typer.Argument(metavar="SRC", help="The folder with model.bin and its tokenizer.")],
+    target: Annotated[Path, typer.Argument(metavar="DST", help="The package folder to create.")],
+    precision: Annotated[
+        Literal["float32", "fast"], typer.Option(help="fast keeps the decoder's weights in 8 bits.")
+    ] = "float32",
+    name: Annotated[str | None, typer.Option(help="The package's name (default: the name of the folder).")] = None,
+) -> None:
+    """Make a package of a CTranslate2 Whisper model: graphs, weights, tokenizer and metadata."""
+    from genai_pipeline.importers import ctranslate2
+
+    output: Output = ctx.obj
+    with output.progress() as progress:
+        folder = ctranslate2.import_ctranslate2(source, target, precision=precision, name=name, progress=progress)
     output.note(f"made {folder} ({precision})")
     write(f"{folder}\n")

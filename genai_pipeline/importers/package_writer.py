@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from genai_pipeline.errors import ImportModelError
+from genai_pipeline.metadata.schema import load_schema
 
 
 @contextmanager
@@ -45,6 +47,19 @@ def _removed_on_failure(folder: Path) -> Iterator[None]:
         raise
 
 
+def package_name(given: str | None, target: Path) -> str:
+    """The package's name: the given one, else the folder's; it must be one that the metadata can have."""
+    name = target.resolve().name if given is None else given
+    rule = load_schema()["$defs"]["packageName"]
+    if re.fullmatch(rule["pattern"], name) and not name.endswith("\n"):
+        return name
+    whose = f"the name of the folder {target}" if given is None else repr(given)
+    raise ImportModelError(
+        f"{whose} is no name for a package: {rule['patternErrorMessage']}",
+        hint="give another name with --name" if given is None else "choose another name",
+    )
+
+
 def check_free(target: Path) -> None:
     """Raises ``ImportModelError`` unless ``target`` is absent or an empty folder."""
     if target.is_dir() and not any(target.iterdir()):
@@ -63,6 +78,15 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Writes ``value`` as JSON, characters as they are."""
     write_text(path, json.dumps(value, ensure_ascii=False, indent=1))
+
+
+def flow(value: Any) -> str:
+    """A mapping, list or scalar as YAML on one line; JSON strings are YAML strings."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {flow(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(flow(item) for item in value) + "]"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _move(scratch: Path, target: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from genai_pipeline.errors import ImportModelError
@@ -13,9 +12,8 @@ from genai_pipeline.importers.gguf.linear import PRECISIONS, Precision
 from genai_pipeline.importers.gguf.metadata_text import metadata_text
 from genai_pipeline.importers.gguf.reader import check_file, open_gguf
 from genai_pipeline.importers.gguf.tokenizer_export import export_tokenizer
-from genai_pipeline.importers.package_writer import check_free, new_package, write_json, write_text
+from genai_pipeline.importers.package_writer import check_free, new_package, package_name, write_json, write_text
 from genai_pipeline.importers.progress import Progress, silent
-from genai_pipeline.metadata.schema import load_schema
 
 
 def import_gguf(
@@ -36,7 +34,7 @@ def import_gguf(
     when the name is none for a package, or when there are not so many layers.
     """
     chosen = _precision(precision)
-    title = _name(name, target)
+    title = package_name(name, target)
     check_free(target)
     check_file(source)
     progress(f"reading {source.name}", 0, 0)
@@ -59,19 +57,6 @@ def import_gguf(
             file, config, chosen, folder / "model.onnx", lambda done, what: progress(f"writing {what}", done, total)
         )
     return target
-
-
-def _name(given: str | None, target: Path) -> str:
-    """The package's name: the given one, else the folder's; it must be one that the metadata can have."""
-    name = target.resolve().name if given is None else given
-    rule = load_schema()["$defs"]["packageName"]
-    if re.fullmatch(rule["pattern"], name) and not name.endswith("\n"):
-        return name
-    whose = f"the name of the folder {target}" if given is None else repr(given)
-    raise ImportModelError(
-        f"{whose} is no name for a package: {rule['patternErrorMessage']}",
-        hint="give another name with --name" if given is None else "choose another name",
-    )
 
 
 def _precision(name: str) -> Precision:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from genai_pipeline.importers.gguf.architecture import DecoderConfig
 from genai_pipeline.importers.gguf.tokenizer_export import TokenizerExport
+from genai_pipeline.importers.package_writer import flow
 
 _SAMPLING_KEYS = {"temp": "temperature", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p"}
 _SAMPLING_KEYS |= {"penalty_repeat": "repetition_penalty"}
@@ -21,14 +21,14 @@ def metadata_text(
         [
             f"# Imported from a GGUF file of architecture {config.architecture}.",
             'schema_version: "1"',
-            f"name: {_scalar(name)}",
-            f"summary: {_scalar(summary)}",
+            f"name: {flow(name)}",
+            f"summary: {flow(summary)}",
             *_license(source),
             "inputs:",
             "  prompt: {modality: text}",
             "outputs:",
             "  text: {modality: text, value: generate.text}",
-            f"tokenizer: {_flow(_tokenizer(tokenizer))}",
+            f"tokenizer: {flow(_tokenizer(tokenizer))}",
             "components:",
             "  decoder:",
             "    model: model.onnx",
@@ -66,12 +66,12 @@ def _rounded(value: float | int) -> float | int:
 
 def _generation(source: Mapping[str, Any]) -> Iterable[str]:
     if defaults := sampling_defaults(source):
-        yield f"generation: {{defaults: {_flow(defaults)}}}"
+        yield f"generation: {{defaults: {flow(defaults)}}}"
 
 
 def _license(source: Mapping[str, Any]) -> Iterable[str]:
     if text := source.get("general.license"):
-        yield f"license: {_scalar(str(text))}"
+        yield f"license: {flow(str(text))}"
 
 
 def _tokenizer(tokenizer: TokenizerExport) -> dict[str, Any]:
@@ -89,16 +89,3 @@ def _tokenizer(tokenizer: TokenizerExport) -> dict[str, Any]:
 
 def _geometry(config: DecoderConfig) -> dict[str, Any]:
     return {"layers": config.layers, "heads": config.kv_heads, "head_dim": config.head_dim, "dtype": "float32"}
-
-
-def _flow(value: Any) -> str:
-    """A mapping, list or scalar on one line; JSON strings are YAML strings."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {_flow(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(_flow(item) for item in value) + "]"
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _scalar(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)

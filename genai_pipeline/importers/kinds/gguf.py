@@ -30,4 +30,4 @@ def _read(fields: RecordReader, names: Sequence[str]) -> GgufStep:
     return GgufStep(read_precisions(fields), fields.choice("file", names))
 
 
-KIND = ImportKind(fields=("file",), read=_read, code=(_HERE / "gguf", _HERE / "graphs"))
+KIND = ImportKind(fields=("file",), read=_read, code=(_HERE / "gguf", _HERE / "graphs", _HERE / "package_writer.py"))

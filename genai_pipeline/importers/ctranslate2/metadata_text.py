@@ -1,0 +1,112 @@
+"""The inference metadata of an imported Whisper model, as YAML text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from genai_pipeline.importers.ctranslate2.config import WhisperConfig
+from genai_pipeline.importers.ctranslate2.tokenizer_export import (
+    END,
+    FIRST_TIME,
+    NO_TIMES,
+    START,
+    TASKS,
+    WhisperTokenizer,
+)
+from genai_pipeline.importers.package_writer import flow
+
+_WIDTH = 110  # characters of a line of suppressed tokens
+_RATE = 16000  # samples per second
+_FRAMES_PER_SECOND = 100
+
+
+def metadata_text(name: str, config: WhisperConfig, tokenizer: WhisperTokenizer, summary: str) -> str:
+    """``inference_metadata.yaml`` for encoder.onnx and decoder.onnx with their tokenizer beside them."""
+    seconds = config.frames // _FRAMES_PER_SECOND
+    log_mel = {"n_fft": 400, "hop": _RATE // _FRAMES_PER_SECOND, "mels": config.mels, "mel_scale": "slaney"}
+    log_mel |= {"log": "log10", "floor": 1e-10, "range": 8.0, "shift": 4.0, "scale": 4.0}
+    return "\n".join(
+        [
+            "# Imported from a CTranslate2 model: the audio is cut into windows, and each is heard and written down.",
+            'schema_version: "1"',
+            f"name: {flow(name)}",
+            f"summary: {flow(summary)}",
+            "inputs:",
+            "  audio: {modality: audio, program: log_mel}",
+            "  parameters:",
+            *_parameters(tokenizer),
+            "outputs:",
+            "  text: {modality: text, value: text, segments: segments}",
+            f"tokenizer: {{file: tokenizer.json, eos: {flow([END])}}}",
+            "preprocess:",
+            "  log_mel:",
+            "    - decode: {}",
+            "    - mono: {}",
+            f"    - resample: {{rate: {_RATE}}}",
+            f"    - window: {{seconds: {seconds}, split: silence}}",
+            f"    - pad: {{seconds: {seconds}}}",
+            f"    - log_mel: {flow(log_mel)}",
+            "components:",
+            "  encoder: {model: encoder.onnx}",
+            "  decoder:",
+            "    model: decoder.onnx",
+            "    kv:",
+            *_states(),
+            "stages:",
+            *_stages(_prompt(tokenizer), tokenizer.suppressed),
+            f"limits: {{context_length: {config.context_length}}}",
+            "",
+        ]
+    )
+
+
+def _parameters(tokenizer: WhisperTokenizer) -> Iterator[str]:
+    choices = {"language": tokenizer.languages, "task": TASKS if tokenizer.languages else ()}
+    for name, tokens in {**choices, "timestamps": (NO_TIMES, FIRST_TIME)}.items():
+        if tokens:
+            values = [token.removeprefix("<|").removesuffix("|>") for token in tokens]
+            yield f"    {name}: {{type: choice, values: {flow(values)}, default: {flow(values[0])}}}"
+
+
+def _prompt(tokenizer: WhisperTokenizer) -> list[str]:
+    multilingual = ["<|{language}|>", "<|{task}|>"] if tokenizer.languages else []
+    return [START, *multilingual, "<|{timestamps}|>"]
+
+
+def _states() -> Iterator[str]:
+    own, other = "{layer}.decoder.{part}", "{layer}.encoder.{part}"
+    yield f'      - {{update: in_place, past: "past_key_values.{own}", present: "present.{own}"}}'
+    yield f'      - {{update: fixed, past: "past_key_values.{other}", present: "present.{other}", from: encoder}}'
+
+
+def _stages(prompt: list[str], suppressed: Sequence[str]) -> Iterator[str]:
+    inputs = "input_ids: loop.tokens, attention_mask: loop.attention_mask, position_ids: loop.position_ids"
+    yield "  - id: each"
+    yield "    for_each: audio.windows"
+    yield "    body:"
+    yield "      - {run: encoder, inputs: {input_features: audio.windows.features}}"
+    yield "      - id: generate"
+    yield "        loop: decode"
+    yield f"        prompt: {{template: {flow(prompt)}}}"
+    yield "        body:"
+    yield "          - run: decoder"
+    yield f"            inputs: {{{inputs}}}"
+    yield "            outputs: {logits: logits}"
+    yield "        logits: logits"
+    yield "        suppress:"
+    yield from _wrapped(suppressed, "          ")
+    yield "  - op: transcript_times"
+    yield "    inputs: {tokens: each.generate.tokens, windows: audio.windows}"
+    yield "    outputs: {segments: segments, text: text}"
+
+
+def _wrapped(texts: Sequence[str], indent: str) -> Iterator[str]:
+    """A list over several lines."""
+    line = f"{indent}["
+    for index, text in enumerate(texts):
+        item = flow(text) + ("]" if index == len(texts) - 1 else ", ")
+        if len(line) + len(item) > _WIDTH:
+            yield line.rstrip()
+            line = f"{indent} "
+        line += item
+    yield line
