@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,8 @@ from genai_pipeline.problems import Problem
 from genai_pipeline.types import RequestOptions, Result, Score
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from genai_pipeline.engine.assemble import Assembly
     from genai_pipeline.engine.draft_model import DraftPackage
     from genai_pipeline.engine.request import Emit, Request
@@ -25,8 +27,10 @@ if TYPE_CHECKING:
     from genai_pipeline.engine.streams import AsyncStream, Stream, Submit
     from genai_pipeline.graph.plan import ExecutionPlan
     from genai_pipeline.metadata.model import PackageSpec
+    from genai_pipeline.ops.media import Audio
     from genai_pipeline.preprocess.tokenizer import Tokenizer
     from genai_pipeline.sampling.params import GenerationOptions
+    from genai_pipeline.tasks import Transcript
 
 
 def validate(path: str | Path) -> tuple[PackageSpec | None, tuple[Problem, ...]]:
@@ -193,11 +197,65 @@ class Pipeline:
 
     def run(self, inputs: Mapping[str, Any], **options: Any) -> dict[str, Any]:
         """Run any pipeline: declared inputs and parameters by name in, declared outputs by name out."""
+        return self._collected(self._reader.read_inputs(inputs, options))
+
+    def _collected(self, request: Request) -> dict[str, Any]:
+        """The outputs of a request that runs to its end."""
         from genai_pipeline.engine.collect import collect_result
         from genai_pipeline.engine.streams import Stream
 
-        with Stream(self._submit(self._reader.read_inputs(inputs, options))) as stream:
+        with Stream(self._submit(request)) as stream:
             return dict(collect_result(stream).outputs)
+
+    def stream_run(self, inputs: Mapping[str, Any], **options: Any) -> Stream:
+        """``run`` as it happens: pieces of sounds and texts; the last event has every output."""
+        from genai_pipeline.engine.streams import Stream
+
+        return Stream(self._submit(self._reader.read_inputs(inputs, options)))
+
+    async def aopen_run(self, inputs: Mapping[str, Any], **options: Any) -> AsyncStream:
+        """``stream_run`` for servers: the request is read, checked and submitted on a worker thread; bad ones raise."""
+        from genai_pipeline.engine.streams import AsyncStream
+
+        return await AsyncStream.opened(lambda: self._prompted(self._reader.read_inputs(inputs, options)))
+
+    def transcribe(self, audio: Any, **options: Any) -> Transcript:
+        """What is said in a sound: a file, its bytes, or (samples, rate).
+
+        ``options`` are declared parameters and those of generation. Raises RequestError for a package that does not
+        transcribe, MediaError for what is no sound.
+        """
+        from genai_pipeline.tasks import read_transcript, transcription
+
+        task = transcription(self.plan.package)
+        made = self._reader.read_inputs(task.inputs(self.plan.package, audio, options), options)
+        return read_transcript(task, made.values, self._collected(made))
+
+    def speak(self, text: str, **options: Any) -> Audio:
+        """A text as sound. Raises RequestError for a package that does not speak."""
+        from genai_pipeline.tasks import speech
+
+        task = speech(self.plan.package)
+        sound: Audio = self.run(task.inputs(self.plan.package, text, options), **options)[task.output]
+        return sound
+
+    def stream_speech(self, text: str, **options: Any) -> Iterator[Audio]:
+        """``speak`` in pieces, as they are made; closing the iterator cancels."""
+        from genai_pipeline.tasks import pieces_of, speech
+
+        task = speech(self.plan.package)
+        return pieces_of(task, self.stream_run(task.inputs(self.plan.package, text, options), **options))
+
+    def embed(self, texts: str | Sequence[str], *, dimensions: int | None = None, **options: Any) -> NDArray[Any]:
+        """Vectors of texts, float32 [n, d], or [d] of a single one.
+
+        ``dimensions``: only the first ones, scaled to length 1 again, for models that were trained for it. Raises
+        RequestError for a package that does not embed, OptionError.
+        """
+        from genai_pipeline.tasks import embedded, embedding
+
+        task = embedding(self.plan.package)
+        return embedded(task, self.plan.package, texts, dimensions, lambda inputs: self.stream_run(inputs, **options))
 
     def session(self, path: str | None = None) -> Session:
         """A conversation that keeps its state between turns; ``path``: one that was saved, to go on with.

@@ -13,6 +13,7 @@ from genai_pipeline.engine.scope_run import Values
 from genai_pipeline.errors import RequestError
 from genai_pipeline.graph.plan import ExecutionPlan
 from genai_pipeline.metadata.model import OutputSpec
+from genai_pipeline.ops.media import Audio, Image, audio_of, images_of
 from genai_pipeline.types import Event
 
 
@@ -71,27 +72,11 @@ def _vector(spec: OutputSpec, value: Any) -> NDArray[Any]:
     return array
 
 
-def _audio(spec: OutputSpec, value: Any) -> Any:
-    from genai_pipeline.ops.media import Audio
-
-    array = np.asarray(value, np.float32)
-    samples = array.reshape(-1) if array.size == max(array.shape, default=0) else array.squeeze()
-    if samples.ndim > 2:
-        raise RequestError(f"the output '{spec.name}' has shape {list(array.shape)}, which is no sound")
-    return Audio(samples, spec.options["rate"])
+def _audio(spec: OutputSpec, value: Any) -> Audio:
+    return audio_of(value, spec.options["rate"])
 
 
-def _image(spec: OutputSpec, value: Any) -> Any:
-    from genai_pipeline.ops.media import Image
-
-    array = np.asarray(value)
-    array = array[0] if array.ndim == 4 and array.shape[0] == 1 else array
-    if array.ndim != 3:
-        raise RequestError(f"the output '{spec.name}' has shape {list(array.shape)}, which is no picture")
-    if str(spec.options.get("layout", "nchw")).endswith("chw"):
-        array = np.moveaxis(array, 0, -1)
-    if array.dtype != np.uint8:
-        low, high = spec.options.get("range", (0, 1))
-        scaled = (array.astype(np.float32) - low) * (255 / (high - low))
-        array = np.clip(np.rint(scaled), 0, 255).astype(np.uint8)
-    return Image(np.ascontiguousarray(array if array.shape[-1] == 3 else np.repeat(array[..., :1], 3, -1)))
+def _image(spec: OutputSpec, value: Any) -> Image | list[Image]:
+    """One picture, or a list where the array has several."""
+    images = images_of(value, spec.options.get("layout", "nchw"), spec.options.get("range", (0, 1)))
+    return images[0] if len(images) == 1 else images

@@ -59,9 +59,11 @@ class RequestReader:
         return self._prompts.reasons
 
     def prompt_tokens(self, request: Request) -> tuple[int, ...]:
-        """The tokens of a request's prompt."""
-        tokens: tuple[int, ...] = request.values[f"{self._prompts.main_input}.tokens"]
-        return tokens
+        """The tokens of a request's prompt; none where the package takes no single text."""
+        if not self._prompts.has_main_input:
+            return ()
+        tokens: Any = request.values.get(f"{self._prompts.main_input}.tokens")
+        return tokens if isinstance(tokens, tuple) else ()
 
     def text(self, tokens: Sequence[int], *, skip_special: bool) -> str:
         """The text of tokens. Raises RequestError."""

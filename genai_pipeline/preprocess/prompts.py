@@ -1,54 +1,69 @@
-"""Normalises what a caller gives into the input values of a package: text, conversations, token ids, parameters."""
+"""Turns what a request gives into the values of a package's inputs: texts, conversations, ids, images, sounds, tensors.
+
+Values have the keys of docs/media_inputs.md: ``prompt.tokens``, ``images.pixels``, ``parameters.x``. Beside those of the
+inputs there is ``prompt.identities`` for a text in which images or sounds have places: what stands there, as half-open
+ranges of slots with a digest each.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from genai_pipeline.errors import RequestError
 from genai_pipeline.metadata.model import InputSpec, PackageSpec
-from genai_pipeline.option_values import as_integer, boolean
+from genai_pipeline.option_values import boolean
 from genai_pipeline.preprocess.answer_options import AnswerOptions
-from genai_pipeline.preprocess.chat import ChatTemplate, require_template
-from genai_pipeline.preprocess.infill import infill_text
-from genai_pipeline.preprocess.messages import user_turn
+from genai_pipeline.preprocess.chat import ChatTemplate
+from genai_pipeline.preprocess.given_inputs import MEDIA, GivenInputs, absent, sources_of
+from genai_pipeline.preprocess.items import DIGEST, Item, publish
+from genai_pipeline.preprocess.media_parts import MediaPart, take_media
+from genai_pipeline.preprocess.package_texts import PackageTexts, placeholder_texts
 from genai_pipeline.preprocess.parameters import read_parameters
-from genai_pipeline.preprocess.plain_encoder import encodable
-from genai_pipeline.preprocess.reasoning_tags import find_reasoning, without_earlier_reasoning
+from genai_pipeline.preprocess.reasoning_tags import find_reasoning
+from genai_pipeline.preprocess.slots import Placed
+from genai_pipeline.preprocess.text_reader import Ask, Beside, Messages, known_tokens
 from genai_pipeline.preprocess.token_bytes import TokenBytes
 from genai_pipeline.preprocess.tokenizer import Tokenizer
 from genai_pipeline.problems import nearest, one_of
 
-Messages = Sequence[Mapping[str, Any]]
-_PLAIN_ANSWER = AnswerOptions()
-DEFAULT_TOKENIZER = "default"
+DEFAULT_TOKENIZER: Final = "default"
+IDENTITIES: Final = "identities"  # of a text: "prompt.identities"
+_PLAIN_ANSWER: Final = AnswerOptions()
+_NO_READS: Final[frozenset[str]] = frozenset()
+Sources = Mapping[str, Sequence[tuple[str, Any]]]  # by input: each source with its name for errors
 
 
 class PromptReader:
-    """Turns requests into values by name ("prompt.tokens", "parameters.x"); threads may share it."""
+    """Turns requests into values by key ("prompt.tokens", "parameters.x"); threads may share it."""
 
-    def __init__(self, package: PackageSpec, tokenizers: Mapping[str, Tokenizer]) -> None:
+    def __init__(
+        self, package: PackageSpec, tokenizers: Mapping[str, Tokenizer], read: frozenset[str] = _NO_READS
+    ) -> None:
+        """``read``: what stages read, as ``input.field``: some fields of texts are made only then."""
         self._package = package
         self.tokenizers = tokenizers
         self._token_bytes: dict[str, TokenBytes] = {}
-        self._templates = {
-            name: ChatTemplate.load(package.root, spec, tokenizers[name]) for name, spec in package.tokenizers.items()
-        }
+        self._given = GivenInputs(package)
+        self._texts = PackageTexts(package, tokenizers, read)
+        self._others = {name: spec for name, spec in package.inputs.items() if spec.modality != "text"}
+        self._media = _media_inputs(package)
+        self._placeholder_modalities = {package.inputs[name].modality for name in placeholder_texts(package)[1]}
 
     @property
     def templates(self) -> Mapping[str, ChatTemplate | None]:
         """The chat template of each tokenizer, None for one that has none."""
-        return self._templates
+        return self._texts.templates
 
     @property
     def main_input(self) -> str:
         """The text input that a bare prompt means. Raises RequestError when that is not clear."""
-        return self._main_input().name
+        return self._texts.main.name
 
     @property
     def reasons(self) -> bool:
         """Whether answers may begin with reasoning."""
-        templates = [template for template in self._templates.values() if template is not None]
+        templates = [template for template in self.templates.values() if template is not None]
         return any(find_reasoning(self._package.reasoning, template.texts) for template in templates)
 
     def prompt(
@@ -60,15 +75,18 @@ class PromptReader:
         system: str | None = None,
         raw: bool = False,
         suffix: str | None = None,
+        images: Any = None,
+        audio: Any = None,
         parameters: Mapping[str, Any] | None = None,
         answer: AnswerOptions = _PLAIN_ANSWER,
     ) -> dict[str, Any]:
         """Values of a request that gives its text as exactly one of prompt, messages and tokens.
 
         One that gives none of them means the default of the main input, where that has one. With a ``suffix``, what
-        stands between prompt and suffix is asked for, as a raw prompt.
+        stands between prompt and suffix is asked for, as a raw prompt. ``images`` and ``audio`` go to the inputs of
+        these modalities.
         """
-        spec = self._main_input()
+        spec = self._texts.main
         given = {"prompt": prompt, "messages": messages, "tokens": tokens}
         named = [name for name, value in given.items() if value is not None]
         if not named and spec.default is not None:
@@ -77,34 +95,11 @@ class PromptReader:
             what = " and ".join(named) if named else "none of them"
             raise RequestError(f"give exactly one of prompt, messages and tokens, not {what}", param="prompt")
         _check_plain(system, suffix, boolean("raw", raw), plain=prompt is not None)
-        if tokens is not None:
-            answer.check_untemplated()
-            values = self._tokens(spec, tokens)
-        elif messages is not None:
-            values = self._chat(spec, messages, answer)
-        elif suffix is not None:
-            values = self._text(spec, self._infill(spec, prompt, suffix), None, answer, raw=True)
-        else:
-            values = self._text(spec, prompt, system, answer, raw=raw)
-        others = {name: None for name in self._package.inputs if name != spec.name}
-        return {**values, **self._defaults(others), **read_parameters(self._package.parameters, parameters or {})}
-
-    def text(self, tokens: Sequence[int], *, skip_special: bool) -> str:
-        """The text of tokens of the main input. Raises RequestError for ids outside the vocabulary."""
-        spec = self._main_input()
-        tokenizer = self.tokenizers.get(spec.tokenizer or DEFAULT_TOKENIZER)
-        if tokenizer is None:
-            raise RequestError("this package has no tokenizer", param="tokens")
-        return tokenizer.decode(_known(tokens, tokenizer.vocab_size), skip_special=skip_special)
-
-    def token_bytes(self, token: int) -> bytes:
-        """The bytes that a token of the main input writes, a control token its text. Raises RequestError."""
-        name = self._main_input().tokenizer or DEFAULT_TOKENIZER
-        if name not in self._token_bytes:
-            if name not in self.tokenizers:
-                raise RequestError("this package has no tokenizer", param="tokens")
-            self._token_bytes[name] = TokenBytes(self.tokenizers[name])
-        return self._token_bytes[name][token]
+        media = {**self._option("images", "image", images), **self._option("audio", "audio", audio)}
+        ask = Ask(prompt, messages, tokens, system, raw, suffix)
+        return self._values(
+            {spec.name: ask}, media, read_parameters(self._package.parameters, parameters or {}), answer
+        )
 
     def inputs(self, given: Mapping[str, Any], answer: AnswerOptions = _PLAIN_ANSWER) -> dict[str, Any]:
         """Values of a request that names declared inputs and parameters; a list of messages is a conversation."""
@@ -114,84 +109,124 @@ class PromptReader:
                 known = [*inputs, *parameters]
                 hint = nearest(name, known) or f"it takes: {one_of(known)}"
                 raise RequestError(f"this package has no input '{name}'", param=name, hint=hint)
-        values: dict[str, Any] = {}
-        for name, spec in inputs.items():
-            value = given.get(name)
-            if value is None:
-                values.update(self._defaults({name: None}))
-            elif isinstance(value, str):
-                values.update(self._text(spec, value, None, answer, raw=False))
-            else:
-                values.update(self._chat(spec, value, answer))
+        asks = {
+            name: Ask(value) if isinstance(value, str) or self._texts.is_list(name) else Ask(messages=value)
+            for name, value in given.items()
+            if name in inputs and name not in self._others and value is not None
+        }
+        others = {name: value for name, value in given.items() if name in self._others and value is not None}
         chosen = {name: value for name, value in given.items() if name in parameters}
-        return {**values, **read_parameters(parameters, chosen)}
+        return self._values(asks, others, read_parameters(parameters, chosen), answer)
 
-    def _main_input(self) -> InputSpec:
-        """The text input that a bare prompt means: the only one, or the one named ``prompt``."""
-        texts = [spec for spec in self._package.inputs.values() if spec.modality == "text"]
-        if len(texts) == 1:
-            return texts[0]
-        named = [spec for spec in texts if spec.name == "prompt"]
-        if named:
-            return named[0]
-        what = f"text inputs {one_of(spec.name for spec in texts)}" if texts else "no text input"
-        raise RequestError(
-            f"this package has {what}, so a bare prompt is not clear", param="prompt", hint="use run() with names"
-        )
+    def text(self, tokens: Sequence[int], *, skip_special: bool) -> str:
+        """The text of tokens of the main input. Raises RequestError for ids outside the vocabulary."""
+        tokenizer = self._texts.main_tokenizer
+        return tokenizer.decode(known_tokens(tokens, tokenizer.vocab_size), skip_special=skip_special)
 
-    def _defaults(self, names: Mapping[str, None]) -> dict[str, Any]:
-        values: dict[str, Any] = {}
-        for name in names:
-            spec = self._package.inputs[name]
-            if spec.default is not None:
-                values.update(self._text(spec, spec.default, None, _PLAIN_ANSWER, raw=False))
-            elif spec.required:
-                raise RequestError(f"input '{name}' is required", param=name)
-        return values
+    def token_bytes(self, token: int) -> bytes:
+        """The bytes that a token of the main input writes, a control token its text. Raises RequestError."""
+        name = self._texts.main.tokenizer or DEFAULT_TOKENIZER
+        if name not in self._token_bytes:
+            self._token_bytes[name] = TokenBytes(self._texts.main_tokenizer)
+        return self._token_bytes[name][token]
 
-    def _text(
-        self, spec: InputSpec, text: Any, system: str | None, answer: AnswerOptions, *, raw: bool
+    def _option(self, option: str, modality: str, given: Any) -> dict[str, Any]:
+        """What ``images`` or ``audio`` gives, for the input it means."""
+        if given is None:
+            return {}
+        return {self._media_input(modality, option): given}
+
+    def _media_input(self, modality: str, param: str) -> str:
+        """The input that an image or a sound means. Raises RequestError when there is none, or when it is not clear."""
+        names = self._media.get(modality, ())
+        if len(names) == 1:
+            return names[0]
+        if not names:
+            takes = one_of(sorted({spec.modality for spec in self._package.inputs.values()}))
+            raise RequestError(f"this package takes no {modality}", param=param, hint=f"it takes: {takes}")
+        hint = "give them by name, with run()"
+        raise RequestError(f"this package has the {modality} inputs {one_of(names)}", param=param, hint=hint)
+
+    def _values(
+        self, asks: Mapping[str, Ask], given: Mapping[str, Any], parameters: Mapping[str, Any], answer: AnswerOptions
     ) -> dict[str, Any]:
-        if not isinstance(text, str):
-            raise RequestError(f"{spec.name} must be a string, not {type(text).__name__}", param=spec.name)
-        for what, written in ((spec.name, text), ("system", system or "")):
-            encodable(written, what)
-        name = spec.tokenizer or DEFAULT_TOKENIZER
-        if not raw and (self._templates.get(name) is not None or system is not None):
-            return self._chat(spec, user_turn(text, system), answer)
-        answer.check_untemplated()
-        tokenizer = self.tokenizers.get(name)
-        return _published(spec, text, () if tokenizer is None else tokenizer.encode_prompt(text))
+        """All values: of media first, since texts have places for them."""
+        asks, parts = self._without_media(asks)
+        sources = self._sources(given, parts)
+        items = {
+            name: self._given.items(spec, sources.get(name, ()), parameters) for name, spec in self._others.items()
+        }
+        beside = Beside(items, parameters)
+        values: dict[str, Any] = {}
+        for name in self._texts.names:
+            ask = asks.get(name)
+            if ask is None and (default := absent(self._package.inputs[name])) is not None:
+                ask = Ask(default)
+            read, placed = self._texts.read(name, ask, beside, answer)
+            values.update(read)
+            values.update(_placed_values(name, placed, items))
+        for name, spec in self._others.items():
+            fields = (*self._given.fields(spec), *(("positions",) if spec.placeholder is not None else ()), DIGEST)
+            values.update(publish(spec, items[name], fields, many=self._texts.is_list(name)))
+        return {**values, **parameters}
 
-    def _chat(self, spec: InputSpec, messages: Messages, answer: AnswerOptions) -> dict[str, Any]:
-        template = require_template(self._templates.get(spec.tokenizer or DEFAULT_TOKENIZER))
-        variables = answer.for_template(template)
-        rendered = template.render_chat(self._replayed(messages, template), **variables)
-        return _published(spec, rendered.text, template.encode(rendered))
+    def _sources(self, given: Mapping[str, Any], parts: Mapping[str, list[MediaPart]]) -> Sources:
+        """The sources of every input that has some: of parts of messages, and of what is given beside them."""
+        found: dict[str, Sequence[tuple[str, Any]]] = {}
+        for name, spec in self._others.items():
+            value = given[name] if name in given else None if parts.get(name) else absent(spec)
+            many = self._texts.is_list(name)
+            sources = [] if value is None else sources_of(spec, value, many=many)
+            if parts.get(name):
+                sources = _merged(spec, parts[name], sources)
+                sources_of(spec, [None for _ in sources], many=many)  # counts them
+            if sources:
+                found[name] = sources
+        return found
 
-    def _replayed(self, messages: Messages, template: ChatTemplate) -> Messages:
-        """The conversation without earlier reasoning; anything that is none goes on to where it is refused."""
-        if isinstance(messages, str | bytes) or not isinstance(messages, Sequence):
-            return messages
-        tags = find_reasoning(self._package.reasoning, template.texts)
-        opened = tags is not None and tags.opened_by(template.generation_prompt())
-        return without_earlier_reasoning(messages, tags, opened=opened)
+    def _without_media(self, asks: Mapping[str, Ask]) -> tuple[dict[str, Ask], dict[str, list[MediaPart]]]:
+        """The asks with conversations that hold no sources, and the parts that had them, by input."""
+        taken = {modality: modality in self._placeholder_modalities for modality in self._media}
+        found: dict[str, list[MediaPart]] = {}
+        without = dict(asks)
+        for name, ask in asks.items():
+            if ask.messages is None:
+                continue
+            messages, parts = take_media(ask.messages, taken)
+            without[name] = Ask(messages=messages, system=ask.system)
+            for part in parts:
+                found.setdefault(self._media_input(part.modality, part.where), []).append(part)
+        return without, found
 
-    def _infill(self, spec: InputSpec, before: Any, after: Any) -> Any:
-        """The raw prompt for what stands between two texts; a prompt that is no text goes on to where it is refused."""
-        if not isinstance(after, str):
-            raise RequestError(f"suffix must be a string, not {type(after).__name__}", param="suffix")
-        if not isinstance(before, str):
-            return before
-        name = spec.tokenizer or DEFAULT_TOKENIZER
-        declared = self._package.tokenizers.get(name)
-        infill = None if declared is None else declared.infill
-        return infill_text(infill, self.tokenizers.get(name), before, after)
 
-    def _tokens(self, spec: InputSpec, tokens: Sequence[int]) -> dict[str, Any]:
-        tokenizer = self.tokenizers.get(spec.tokenizer or DEFAULT_TOKENIZER)
-        ids = _known(tokens, None if tokenizer is None else tokenizer.vocab_size)
-        return _published(spec, "" if tokenizer is None else tokenizer.decode(ids, skip_special=False), ids)
+def _media_inputs(package: PackageSpec) -> dict[str, tuple[str, ...]]:
+    """The inputs of each modality that images and sounds may mean."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name, spec in package.inputs.items():
+        if spec.modality in MEDIA:
+            found[spec.modality] = (*found.get(spec.modality, ()), name)
+    return found
+
+
+def _merged(spec: InputSpec, parts: list[MediaPart], beside: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """One source for each part: its own, or the next one beside the messages. Raises RequestError for unequal numbers."""
+    own = [part for part in parts if part.source is not None]
+    if len(parts) - len(own) != len(beside):
+        message = (
+            f"the messages have {len(parts) - len(own)} parts that stand for {spec.name}, and {len(beside)} are given"
+        )
+        hint = f'{{"type": "{spec.modality}"}} in a message stands for one that is given beside the messages'
+        raise RequestError(message, param=spec.name, hint=hint)
+    following = iter(beside)
+    return [next(following) if part.source is None else (part.where, part.source) for part in parts]
+
+
+def _placed_values(name: str, placed: Placed, items: Mapping[str, list[Item]]) -> dict[str, Any]:
+    """The identities of a text with places, whose positions its items get."""
+    for owner, positions in placed.positions.items():
+        for item, slots in zip(items[owner], positions, strict=True):
+            item["positions"] = slots
+    return {f"{name}.{IDENTITIES}": placed.identities} if placed.positions else {}
 
 
 def _check_plain(system: Any, suffix: Any, raw: bool, *, plain: bool) -> None:
@@ -210,30 +245,3 @@ def _check_plain(system: Any, suffix: Any, raw: bool, *, plain: bool) -> None:
         raise RequestError("system goes with a plain prompt that the chat template renders", param="system")
     if not isinstance(system, str):
         raise RequestError(f"system must be a string, not {type(system).__name__}", param="system")
-
-
-def _ids(tokens: Any) -> tuple[int, ...]:
-    """Token ids as plain integers: of a list, a tuple or an array of one axis."""
-    if isinstance(tokens, str | bytes) or not hasattr(tokens, "__iter__"):
-        raise RequestError(f"tokens must be a list of ids, not {tokens!r}", param="tokens")
-    ids = []
-    for given in tokens:
-        token = as_integer(given)
-        if token is None:
-            raise RequestError(f"tokens must be a list of ids, not {given!r}", param="tokens")
-        ids.append(token)
-    return tuple(ids)
-
-
-def _known(tokens: Any, size: int | None) -> tuple[int, ...]:
-    """Token ids of a vocabulary of ``size`` tokens (None: not known)."""
-    ids = _ids(tokens)
-    for token in ids:
-        if token < 0 or (size is not None and token >= size):
-            raise RequestError(f"token {token} is outside the vocabulary, [0, {size})", param="tokens")
-    return ids
-
-
-def _published(spec: InputSpec, text: str, tokens: tuple[int, ...]) -> dict[str, Any]:
-    """What a text input publishes."""
-    return {f"{spec.name}.text": text, f"{spec.name}.tokens": tokens, f"{spec.name}.length": len(tokens)}
