@@ -10,6 +10,7 @@ from genai_pipeline.engine.answer_form import AnswerForm
 from genai_pipeline.engine.request import Queueing, Request
 from genai_pipeline.graph.plan import ExecutionPlan
 from genai_pipeline.preprocess.answer_options import ANSWER_OPTIONS, AnswerOptions
+from genai_pipeline.preprocess.package_texts import main_text
 from genai_pipeline.preprocess.prompts import PromptReader
 from genai_pipeline.preprocess.tokenizer import Tokenizer
 from genai_pipeline.sampling.breakers import BreakerTexts
@@ -30,6 +31,7 @@ class RequestReader:
     def __init__(self, plan: ExecutionPlan, tokenizers: Mapping[str, Tokenizer], prompts: PromptReader) -> None:
         self._generation = plan.package.generation
         self._prompts = prompts
+        self._main = main_text(plan.package)
         sizes = tuple(plan.facts["vocab_sizes"].values()) or [loaded.highest_id + 1 for loaded in tokenizers.values()]
         self._vocabulary: int | None = max(sizes, default=None)
         self._breakers = BreakerTexts(_token_texts(*tokenizers.values()) if len(tokenizers) == 1 else None)
@@ -60,9 +62,9 @@ class RequestReader:
 
     def prompt_tokens(self, request: Request) -> tuple[int, ...]:
         """The tokens of a request's prompt; none where the package takes no single text."""
-        if not self._prompts.has_main_input:
+        if self._main is None:
             return ()
-        tokens: Any = request.values.get(f"{self._prompts.main_input}.tokens")
+        tokens: Any = request.values.get(f"{self._main.name}.tokens")
         return tokens if isinstance(tokens, tuple) else ()
 
     def text(self, tokens: Sequence[int], *, skip_special: bool) -> str:
