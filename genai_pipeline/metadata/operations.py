@@ -19,10 +19,21 @@ from genai_pipeline.metadata.operation_spec import (
     OperationOutput,
     OperationSpec,
 )
-from genai_pipeline.metadata.operation_tables import arrays, prompt_rows, text, vectors
+from genai_pipeline.metadata.operation_tables import (
+    arrays,
+    numbers,
+    prompt_rows,
+    speech,
+    speech_text,
+    text,
+    vectors,
+    vision,
+    writers,
+)
 
 GROUP: Final = "genai_pipeline.operations"
-TABLES: Final = (arrays, vectors, prompt_rows, text)  # in the order of docs/operations.md
+# in the order of docs/operations.md
+TABLES: Final = (arrays, vectors, numbers, prompt_rows, text, speech_text, speech, vision, writers)
 BUILT_IN: Final[Mapping[str, OperationSpec]] = {name: spec for table in TABLES for name, spec in table.SPECS.items()}
 _SETTLED: Final = (
     # image, audio, tensor and text programs

@@ -21,6 +21,14 @@ _MODULES: Final[Mapping[str, str]] = {
     "prompt_rows": "splice position_mask mask attention_mask grid_positions",
     "text": "tokenize detokenize render join",
     "text_pieces": "split_text spans",
+    "speech": "ctc_decode speech_segments",
+    "transcripts": "transcript_times stitch",
+    "alignment": "align_words",
+    "vision": "boxes_from_map detections",
+    "warping": "crop_quads rotate_if restore_size",
+    "numbers": "noise gaussian",
+    "writers": "png jpeg wav srt vtt json npy",
+    "speech_text": "spell_out words phonemes map_ids",
 }
 _HOME: Final = {name: module for module, names in _MODULES.items() for name in names.split()}
 
