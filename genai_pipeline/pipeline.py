@@ -109,10 +109,11 @@ class Pipeline:
         from genai_pipeline.engine.assemble import assemble
         from genai_pipeline.engine.request_reader import RequestReader
         from genai_pipeline.preprocess.prompts import PromptReader
+        from genai_pipeline.preprocess.text_inputs import read_fields
 
         self.plan = plan
         self._options = options
-        prompts = PromptReader(plan.package, tokenizers)
+        prompts = PromptReader(plan.package, tokenizers, read_fields(plan))
         self._reader: RequestReader = RequestReader(plan, tokenizers, prompts)
         self._assembly: Assembly = assemble(plan, OrtBackend(threads=options.threads), prompts, options, draft)
         self._close = weakref.finalize(self, self._assembly.close)  # once, at the latest with the last reference

@@ -24,6 +24,8 @@ class RequestOptions(TypedDict, total=False):
     system: str  # a system message before a plain prompt
     raw: bool  # send the prompt as it is, without the chat template
     suffix: str  # what comes after the text that is wanted, for packages that fill in
+    images: Any  # one image or a list: paths, bytes, data URLs, binary files, PIL images, uint8 arrays [h, w, c]
+    audio: Any  # one sound or a list: paths, bytes, data URLs, binary files, (samples, rate)
     parameters: Mapping[str, Any]  # declared parameters of the package
     timeout: float | None  # seconds for queue and run together
     priority: Literal["low", "normal", "high"]
@@ -78,7 +80,7 @@ class RequestOptions(TypedDict, total=False):
     speculate: bool  # False: no drafts for this request, whatever the package was loaded with
 
 
-PROMPT_OPTIONS = ("messages", "tokens", "system", "raw", "suffix", "parameters")
+PROMPT_OPTIONS = ("messages", "tokens", "system", "raw", "suffix", "images", "audio", "parameters")
 QUEUE_OPTIONS = ("timeout", "priority", "key")
 
 

@@ -9,7 +9,7 @@ text itself is exactly what the template says, whatever is in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -137,11 +137,11 @@ class ChatTemplate:
     ) -> tuple[int, ...]:
         """Token ids of a conversation, with exactly one BOS in front where the tokenizer wants one."""
         rendered = self.render_chat(messages, tools, documents, add_generation_prompt, **variables)
-        return self.encode(rendered)
+        return self.encode(rendered.pieces)
 
-    def encode(self, rendered: RenderedPrompt) -> tuple[int, ...]:
-        """Token ids of a rendered conversation, see ``encode_chat``."""
-        return self._tokenizer.with_bos(self._tokenizer.encode_pieces(rendered.pieces))
+    def encode(self, pieces: Iterable[Piece]) -> tuple[int, ...]:
+        """Token ids of the pieces of a rendered conversation, see ``encode_chat``."""
+        return self._tokenizer.with_bos(self._tokenizer.encode_pieces(pieces))
 
     def _labelled(self, message: Mapping[str, Any], rules: MessageRules) -> dict[str, Any]:
         """A message as request text, but for its role, which is one of a closed list, and for placeholders."""

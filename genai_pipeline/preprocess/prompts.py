@@ -1,8 +1,8 @@
 """Turns what a request gives into the values of a package's inputs: texts, conversations, ids, images, sounds, tensors.
 
-Values have the keys of docs/media_inputs.md: ``prompt.tokens``, ``images.pixels``, ``parameters.x``. Beside those of the
-inputs there is ``prompt.identities`` for a text in which images or sounds have places: what stands there, as half-open
-ranges of slots with a digest each.
+Values have keys like ``prompt.tokens``, ``images.pixels`` and ``parameters.x`` (docs/media_inputs.md). A text in which
+images or sounds have places has ``prompt.identities`` too: what stands there, as half-open ranges of slots with a
+digest each.
 """
 
 from __future__ import annotations
@@ -209,12 +209,10 @@ def _media_inputs(package: PackageSpec) -> dict[str, tuple[str, ...]]:
 
 
 def _merged(spec: InputSpec, parts: list[MediaPart], beside: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    """One source for each part: its own, or the next one beside the messages. Raises RequestError for unequal numbers."""
-    own = [part for part in parts if part.source is not None]
-    if len(parts) - len(own) != len(beside):
-        message = (
-            f"the messages have {len(parts) - len(own)} parts that stand for {spec.name}, and {len(beside)} are given"
-        )
+    """One source for each part: its own, or the next one beside the messages. Raises RequestError if none is left."""
+    unfilled = sum(part.source is None for part in parts)
+    if unfilled != len(beside):
+        message = f"the messages have {unfilled} parts that stand for {spec.name}, and {len(beside)} are given"
         hint = f'{{"type": "{spec.modality}"}} in a message stands for one that is given beside the messages'
         raise RequestError(message, param=spec.name, hint=hint)
     following = iter(beside)

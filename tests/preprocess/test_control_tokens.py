@@ -45,7 +45,7 @@ def test_control_tokens_in_user_text_are_text(kind: str, loaded: dict[str, Token
     rendered = chat.render_chat(user(hostile))
     assert rendered.text == f"<|im_start|>user\n{hostile}<|im_end|>\n"
     assert [piece.text for piece in rendered.pieces if piece.control] == ["<|im_start|>", END]
-    ids = chat.encode(rendered)
+    ids = chat.encode(rendered.pieces)
     start, end = tokenizer.token_id("<|im_start|>"), tokenizer.token_id(END)
     unknown = {tokenizer.token_id("<unk>")}  # what some vocabularies have for single characters
     assert [token for token in ids if token in tokenizer.special_ids - unknown] == [start, end]
