@@ -141,7 +141,7 @@ def test_a_file_that_is_missing(tiny_whisper: Any, tmp_path: Path, name: str) ->
 def test_tokens_that_differ(tiny_whisper: Any, tmp_path: Path) -> None:
     tokens = ["b", "a", *tiny_whisper.tokens[2:]]
     source = dataclasses.replace(tiny_whisper, tokens=tokens).write(tmp_path / "source")
-    with pytest.raises(ImportModelError, match="differs from vocabulary.txt in token 0"):
+    with pytest.raises(ImportModelError, match=r"differs from vocabulary\.txt in token 0"):
         import_ctranslate2(source, tmp_path / "made", name="made")
 
 
