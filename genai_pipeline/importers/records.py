@@ -68,6 +68,18 @@ class RecordReader:
         """The strings of a list that is not empty; numbers and the like are read as they are written."""
         return tuple(str(node.value) for node in self.items(key))
 
+    def lists(self, key: str, form: re.Pattern[str]) -> dict[str, tuple[str, ...]]:
+        """A mapping to lists, which may be empty, of strings that ``form`` matches as a whole, if it is there."""
+        node = self._node.get(key)
+        if node is None:
+            return {}
+        RecordReader(node, self._problems, tuple(node.mapping))
+        for child in node.mapping.values():
+            for item in child.items if isinstance(child.value, tuple) else (child,):
+                if not form.fullmatch(str(item.value)):
+                    self._wrong(item, key, "has lists of names only")
+        return {name: tuple(str(item.value) for item in child.items) for name, child in node.mapping.items()}
+
     def choices(self, key: str, names: re.Pattern[str], allowed: Sequence[str]) -> dict[str, str]:
         """A mapping from names of a form to allowed strings."""
         node = self._node.get(key)

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from genai_pipeline.errors import OfflineError, OptionError, PackageNotFoundError, PullError
+from genai_pipeline.errors import OfflineError, OptionError, PackageInvalidError, PackageNotFoundError, PullError
 from genai_pipeline.importers import fetch
-from genai_pipeline.importers.pull import is_offline, list_packages, metadata_of, pull, resolve
+from genai_pipeline.importers.pull import cached, is_offline, list_packages, metadata_of, pull, resolve
 from genai_pipeline.importers.recipes import find_recipe
 
 WHOLE = [
@@ -296,3 +296,53 @@ def test_resolve_takes_folders_files_and_names(known: Any, tmp_path: Path) -> No
     assert "tiny" in caught.value.hint
     with pytest.raises(PackageNotFoundError, match="on disk"):
         resolve(folder, precision="fast")
+
+
+BORROWER = """\
+recipe_version: "1"
+lenders: {tiny: [tokenizer.json]}
+import: {kind: files, files: {}, precisions: [float32]}
+"""
+
+
+def borrower(known: Any, recipe: str = BORROWER) -> Path:
+    folder: Path = known.models / "borrower"
+    folder.mkdir(exist_ok=True)
+    (folder / "source.yaml").write_text(recipe)
+    (folder / "inference_metadata.yaml").write_text("name: borrower\n")
+    (folder / "README.md").write_text("# borrower\n")
+    return folder
+
+
+def test_a_package_without_weights_is_pulled_with_those_that_lend(known: Any, cached_files: Any) -> None:
+    borrower(known)
+    folder = pull("borrower")
+    lent = [f"borrower/float32/{name}" for name in (".made.json", "README.md", "inference_metadata.yaml")]
+    assert cached_files() == [*lent, "borrower/float32/tokenizer.json", *WHOLE]
+    assert (folder / "tokenizer.json").read_bytes() == (pull("tiny") / "tokenizer.json").read_bytes()
+    entries = {entry.name: entry for entry in list_packages()}
+    assert entries["borrower"].license == "Apache-2.0"
+    assert entries["borrower"].download_bytes == entries["tiny"].download_bytes
+    assert cached("borrower") == folder
+    assert pull("borrower", offline=True) == folder
+
+
+def test_a_borrower_is_made_anew_with_its_lender(known: Any) -> None:
+    borrower(known)
+    pull("borrower")
+    metadata = known.models / "tiny" / "inference_metadata.yaml"
+    metadata.write_text(metadata.read_text().replace("context_length: 64", "context_length: 32"))
+    with pytest.raises(PackageNotFoundError, match="borrower is not in the cache"):
+        cached("borrower")
+    with pytest.raises(OfflineError, match=r"tiny \(fast\)"):
+        pull("borrower", offline=True)
+
+
+def test_recipes_in_a_circle_and_lists_of_other_things_are_refused(known: Any) -> None:
+    borrower(known, BORROWER.replace("tiny: [tokenizer.json]", "borrower: []"))
+    with pytest.raises(PackageInvalidError, match="in a circle: borrower, borrower"):
+        pull("borrower")
+    borrower(known, BORROWER.replace("[tokenizer.json]", "[../tokenizer.json]"))
+    with pytest.raises(PackageInvalidError) as caught:
+        pull("borrower")
+    assert [problem.at.path for problem in caught.value.problems] == ["lenders.tiny[0]"]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from genai_pipeline.errors import PackageInvalidError, PackageNotFoundError
+from genai_pipeline.importers.kinds import KINDS
 from genai_pipeline.importers.recipes import find_recipe, known_names, read_recipe
 from genai_pipeline.resources import model_packages_dir
 
@@ -73,7 +74,7 @@ def test_all_problems_of_a_recipe_are_reported_at_once(tmp_path: Path) -> None:
     ("written", "path", "hint"),
     [
         ("{kind: guff, precisions: [fast]}", "import.kind", "did you mean 'gguf'?"),
-        ("{precisions: [fast]}", "import", "kinds: files, gguf"),
+        ("{precisions: [fast]}", "import", f"kinds: {', '.join(KINDS)}"),
         ("gguf", "import", ""),
     ],
 )
