@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 Points = npt.NDArray[np.float64]  # [n, 2]
+Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 
@@ -26,10 +27,10 @@ class Area:
 
     @property
     def border(self) -> Points:
-        """Both ends of every run, which its hull is made of."""
-        rows = self.runs[:, 0]
-        ends = [np.stack([self.runs[:, side], rows], 1) for side in (1, 2)]
-        return np.concatenate(ends).astype(np.float64)
+        """The first and last pixel of every row, which its hull is made of."""
+        rows, starts = np.unique(self.runs[:, 0], return_index=True)
+        ends = np.minimum.reduceat(self.runs[:, 1], starts), np.maximum.reduceat(self.runs[:, 2], starts)
+        return np.concatenate([np.stack([end, rows], 1) for end in ends]).astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,33 +61,34 @@ def areas(mask: Mask) -> list[Area]:
     lasts = np.nonzero(edges == -1)[1] - 1
     if not len(rows):
         return []
-    roots = _joined(rows, firsts, lasts)
+    roots = _roots(len(rows), *_touching(rows, firsts, lasts, mask.shape[1] + 2))
     runs = np.stack([rows, firsts, lasts], 1)
     order = np.argsort(roots, kind="stable")
     cuts = np.flatnonzero(np.diff(roots[order])) + 1
     return [Area(part) for part in np.split(runs[order], cuts)]
 
 
-def _joined(rows: Any, firsts: Any, lasts: Any) -> npt.NDArray[np.int64]:
-    """For each run the number of the first run of its area, by union and find over runs that touch."""
-    parent = list(range(len(rows)))
+def _touching(rows: Ints, firsts: Ints, lasts: Ints, stride: int) -> tuple[Ints, Ints]:
+    """Pairs of runs of neighbouring rows that touch, as two arrays of their numbers. Runs are in reading order."""
+    above = (rows - 1) * stride
+    low = np.searchsorted(rows * stride + lasts, above + firsts - 1)  # the first run above that does not end too early
+    high = np.searchsorted(rows * stride + firsts, above + lasts + 1, side="right")  # behind the last one
+    counts = high - low
+    runs = np.repeat(np.arange(len(rows)), counts)
+    nth = np.arange(len(runs)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return runs, low[runs] + nth
 
-    def root(run: int) -> int:
-        while parent[run] != run:
-            parent[run] = parent[parent[run]]
-            run = parent[run]
-        return run
 
-    starts = np.searchsorted(rows, np.arange(rows[-1] + 2))  # the first run of each row
-    for row in range(1, int(rows[-1]) + 1):
-        above, here = slice(starts[row - 1], starts[row]), slice(starts[row], starts[row + 1])
-        low = np.searchsorted(lasts[above], firsts[here] - 1)  # runs above that end too far left
-        high = np.searchsorted(firsts[above], lasts[here] + 1, side="right")
-        for run, (first, last) in enumerate(zip(low, high, strict=True), int(starts[row])):
-            for other in range(int(starts[row - 1] + first), int(starts[row - 1] + last)):
-                one, two = root(run), root(other)
-                parent[max(one, two)] = min(one, two)
-    return np.array([root(run) for run in range(len(rows))], np.int64)
+def _roots(count: int, a: Ints, b: Ints) -> Ints:
+    """For each of ``count`` runs the least number among those it is joined with by pairs (a, b)."""
+    roots = np.arange(count)
+    while True:
+        one, two = roots[a], roots[b]
+        if (one == two).all():
+            return roots
+        np.minimum.at(roots, np.maximum(one, two), np.minimum(one, two))
+        while (roots[roots] != roots).any():
+            roots = roots[roots]
 
 
 def hull(points: Points) -> Points:
