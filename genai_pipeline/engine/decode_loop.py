@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from genai_pipeline.backends.protocol import LoadedGraph
 from genai_pipeline.engine.batch import Batch
 from genai_pipeline.engine.choosing import Chooser, Picks, forced_tokens
+from genai_pipeline.engine.given_state import GivenState
 from genai_pipeline.engine.intake import Intake
 from genai_pipeline.engine.lane import Lane
 from genai_pipeline.engine.loop_values import PER_RUN
@@ -18,6 +19,7 @@ from genai_pipeline.engine.rows import compaction, consecutive
 from genai_pipeline.engine.rules import LoopRules
 from genai_pipeline.engine.sequence import NO_ROW, Sequence
 from genai_pipeline.engine.state_keeper import StateKeeper
+from genai_pipeline.engine.written_tokens import with_token_ids
 from genai_pipeline.graph.plan import StagePlan
 from genai_pipeline.kv.geometry import PAGE_TOKENS
 from genai_pipeline.kv.pool import KvPool
@@ -41,6 +43,7 @@ class DecodeLoop:
         keeper: StateKeeper,
         rules: LoopRules,
     ) -> None:
+        stage = with_token_ids(stage, rules.tokenizers)
         assert stage.body is not None
         assert stage.spec.decode is not None
         self.id = stage.body.id
@@ -54,6 +57,7 @@ class DecodeLoop:
         self._chooser = Chooser(rules)
         self._suppressed = frozenset(rules.suppressed)
         self._per_run = bool(PER_RUN & self._lanes["decode"].loop_reads)
+        self._given = GivenState(stage.body, keeper.components)
         self._rows: dict[int, Sequence] = {}
         self.reads_any_row = self._lanes["decode"].reads_any_row
         self.intake = Intake(stage, graphs, rules, reads_any_row=self.reads_any_row)
@@ -62,6 +66,7 @@ class DecodeLoop:
         """Give the sequence a row, and restore what state can be; returns the tokens that are computed now."""
         row = self._pool.open()
         assert row is not None, "the scheduler admits no more sequences than there are rows"
+        self._given.put(self._pool, row, sequence.values)
         sequence.row = row
         self._rows[row] = sequence
         sequence.num_computed = self._keeper.enter(sequence)

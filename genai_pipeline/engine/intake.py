@@ -15,14 +15,15 @@ from genai_pipeline.constraints.state import Constraint
 from genai_pipeline.engine.admission import Grant, grant
 from genai_pipeline.engine.answers import Answers
 from genai_pipeline.engine.beams import Search, check_search
+from genai_pipeline.engine.loop_prompt import LoopPrompt
 from genai_pipeline.engine.outer_values import OuterValues
 from genai_pipeline.engine.request import RequestState
 from genai_pipeline.engine.rules import LoopRules
 from genai_pipeline.engine.sequence import Sequence
 from genai_pipeline.engine.text_output import TextOutput
+from genai_pipeline.engine.written_tokens import DEFAULT
 from genai_pipeline.errors import OptionError, RequestError
 from genai_pipeline.graph.plan import StagePlan
-from genai_pipeline.metadata.expressions import evaluate, names
 from genai_pipeline.sampling.beams import BeamSearch
 from genai_pipeline.sampling.params import GenerationOptions
 from genai_pipeline.sampling.state import sampling_state
@@ -49,14 +50,13 @@ class Intake:
         self._stage = stage
         self._rules = rules
         self._reads_any_row = reads_any_row
-        self._outer = OuterValues(stage.body, graphs)
+        self._outer = OuterValues(stage.body, graphs, digests=rules.keeps)
         self._answers = Answers(stage.id, rules)
         self._loop = stage.body.id
-        prompt = stage.spec.decode.prompt
-        self._prompt_keys = {stage.reads[name] for name in names(prompt.expr)} if prompt is not None else set()
+        self._prompt = LoopPrompt(stage, rules.tokenizers.get(stage.spec.decode.tokenizer or DEFAULT))
 
     def admit(self, state: RequestState, values: Mapping[str, Any]) -> Admitted | None:
-        """Refuse what cannot be, before anything runs; gives what the request is granted, None before its prompt is there.
+        """Refuse what cannot be, before anything runs; gives what is granted, None while there is no prompt yet.
 
         ``values``: those of the scope that the loop stands in. Raises PromptTooLongError, CapacityError, OptionError or
         RequestError.
@@ -71,12 +71,12 @@ class Intake:
         form = state.request.form
         self._answers.check(form)
         check_search(options, form, self._rules.bounds)
-        if any(values.get(key) is None for key in self._prompt_keys):
+        if any(values.get(key) is None for key in self._prompt.keys):
             return None
-        granted = self._grant(len(self._prompt(values)), options)
+        granted = self._grant(len(self._prompt.tokens(values)), options)
         if granted.note and granted.note not in state.notes:
             state.notes.append(granted.note)
-        return Admitted(granted, self._answers.compile(form, self._prompt_text(values)))
+        return Admitted(granted, self._answers.compile(form, self._prompt.text(values)))
 
     def new_sequences(
         self, state: RequestState, values: Mapping[str, Any], admitted: Admitted | None = None
@@ -87,8 +87,8 @@ class Intake:
         """
         admitted = admitted or self.admit(state, values)
         assert admitted is not None, "a loop starts once its prompt is there"
-        prompt, options, request = self._prompt(values), state.request.options, state.request
-        constraint, text = admitted.constraint, self._prompt_text(values)
+        prompt, options, request = self._prompt.tokens(values), state.request.options, state.request
+        constraint, text = admitted.constraint, self._prompt.text(values)
         outer, not_yet = self._outer.of(values), self._not_yet(options)
         sequences: list[Sequence] = []
         for choice in range(options.n):
@@ -141,11 +141,6 @@ class Intake:
             )
         return Search(answers, beams, BeamSearch(options, first.max_tokens, self._rules.end_tokens(options)))
 
-    def _prompt_text(self, values: Mapping[str, Any]) -> str:
-        """The text of the prompt, where that is the tokens of a text."""
-        texts = (values.get(f"{key.removesuffix('.tokens')}.text") for key in self._prompt_keys)
-        return "".join(text for text in texts if isinstance(text, str))
-
     def _grant(self, num_prompt: int, options: GenerationOptions) -> Grant:
         """The token limit; a package's own default caps a request and is never a reason to refuse it."""
         bounds = self._rules.bounds.shared(options.num_beams)
@@ -159,13 +154,3 @@ class Intake:
         if not options.min_new_tokens:
             return None
         return np.array(sorted({*self._rules.suppressed, *self._rules.end_tokens(options)}), np.int64)
-
-    def _prompt(self, values: Mapping[str, Any]) -> tuple[int, ...]:
-        decode = self._stage.spec.decode
-        assert decode is not None
-        assert decode.prompt is not None
-        tokens = evaluate(decode.prompt.expr, lambda name: values[self._stage.reads[name]])
-        prompt = tuple(int(token) for token in tokens)
-        if not prompt:
-            raise RequestError("the prompt has no tokens", param="prompt", hint="give at least one character or token")
-        return prompt

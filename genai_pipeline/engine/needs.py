@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from genai_pipeline.engine.body_stage import port_bindings
-from genai_pipeline.graph.plan import ExecutionPlan, ScopePlan, StagePlan
+from genai_pipeline.graph.plan import ScopePlan, StagePlan
 from genai_pipeline.metadata.expressions import names, optional_names
 from genai_pipeline.metadata.model import Binding
 from genai_pipeline.metadata.operations import OPERATIONS
@@ -18,15 +18,10 @@ if TYPE_CHECKING:
 class ScopeNeeds:
     """Of the stages of one scope: the keys of that scope which a stage and what is below it read."""
 
-    def __init__(self, scope: ScopePlan, plan: ExecutionPlan) -> None:
-        prefix = f"{scope.id}/" if scope.id else ""
-        made = {key: stage.id for stage in scope.stages for key in stage.outputs.values()}
-        states = {f"{prefix}state:{stage.spec.run}" for stage in scope.stages if stage.spec.run is not None}
-        own = made.keys() | states
-        self._of = {
-            stage.id: frozenset(key for key in _reads(stage, plan, prefix) if key in own) for stage in scope.stages
-        }
-        self._freed = {key for stage in scope.stages for key in stage.drop_after} | states
+    def __init__(self, scope: ScopePlan) -> None:
+        made = {key for stage in scope.stages for key in stage.outputs.values()}
+        self._of = {stage.id: frozenset(key for key in _reads(stage) if key in made) for stage in scope.stages}
+        self._freed = {key for stage in scope.stages for key in stage.drop_after}
 
     def of(self, stage: str) -> frozenset[str]:
         """Keys that must be there before the stage can start: those that other stages of the scope make."""
@@ -40,19 +35,15 @@ class ScopeNeeds:
                 yield key
 
 
-def _reads(stage: StagePlan, plan: ExecutionPlan, prefix: str) -> Iterator[str]:
-    """Keys that a stage reads, the stages below it too; state that a component takes from another among them."""
+def _reads(stage: StagePlan) -> Iterator[str]:
+    """Keys that a stage reads, the stages below it too; outputs that state starts as (``from``) among them."""
     yield from stage.reads.values()
     if stage.each is not None:
         yield stage.each
-    component = plan.components.get(stage.spec.run or "")
-    for state in component.states if component is not None else ():
-        if state.source is not None:
-            yield f"{prefix}state:{state.source}"
     if stage.body is not None:
         yield from stage.body.reads.values()
         for inner in stage.body.stages:
-            yield from _reads(inner, plan, prefix)
+            yield from _reads(inner)
 
 
 def misses(stage: StagePlan, values: Values) -> bool:

@@ -1,4 +1,4 @@
-"""What a loop's body reads of a request besides its tokens, e.g. the states of an encoder.
+"""What a loop's body reads of the scopes around it besides its tokens, e.g. the states of an encoder.
 
 Two sequences with the same tokens have the same state only if these values are the same too, and rows share a run
 only where their values can be stacked.
@@ -7,43 +7,67 @@ only where their values can be stacked.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from genai_pipeline.backends.protocol import LoadedGraph
 from genai_pipeline.engine.body_stage import port_bindings
+from genai_pipeline.engine.feeds import local_key
 from genai_pipeline.engine.sequence import Outer
 from genai_pipeline.graph.plan import ScopePlan
 from genai_pipeline.metadata.expressions import names
 
 
 class OuterValues:
-    """The outer values of one loop."""
+    """The outer values of one loop; ``digests``: whether state of its sequences is kept, and found by them."""
 
-    def __init__(self, body: ScopePlan, graphs: Mapping[str, LoadedGraph]) -> None:
-        self._stacked: dict[str, bool] = {}  # value key -> whether every port that reads it has a batch axis
-        for stage in body.stages:
-            inputs = graphs[stage.spec.run or ""].signature.inputs
-            for port, binding in port_bindings(stage):
-                for name in names(binding.expr):
-                    key = stage.reads[name]
-                    if "/" not in key and not key.startswith("loop."):
-                        self._stacked[key] = self._stacked.get(key, True) and inputs[port].batched
+    def __init__(self, body: ScopePlan, graphs: Mapping[str, LoadedGraph], *, digests: bool) -> None:
+        self._stacked: dict[str, bool] = {}  # of graphs: value key -> whether every port that reads it has a batch axis
+        for key, batched in _port_reads(body, graphs):
+            self._stacked[key] = self._stacked.get(key, True) and batched
+        operations = (stage for stage in body.stages if stage.spec.op is not None)
+        reads = {key for stage in operations for key in stage.reads.values() if local_key(key, body.id) is None}
+        self._digested = sorted(self._stacked.keys() | reads) if digests else []
 
     def of(self, values: Mapping[str, Any]) -> Outer:
-        """Those of a request."""
-        if not self._stacked:
-            return Outer()
-        digests = {key: digest(values[key]) for key in self._stacked}
-        shapes = tuple(np.shape(values[key]) if stacked else digests[key] for key, stacked in self._stacked.items())
-        return Outer(hashlib.blake2b(b"".join(digests.values()), digest_size=16).digest(), shapes)
+        """Those of a sequence with these values."""
+        found = {key: digest(values[key]) for key in self._digested}
+        joined = hashlib.blake2b(b"".join(found.values()), digest_size=16).digest() if found else b""
+        return Outer(joined, tuple(self._part(key, values, found) for key in self._stacked))
+
+    def _part(self, key: str, values: Mapping[str, Any], digests: Mapping[str, bytes]) -> object:
+        """What rows of one run have in common: the shape of a value that is stacked, else the value itself."""
+        if self._stacked[key]:
+            return np.shape(values[key])
+        return digests.get(key) or digest(values[key])
+
+
+def _port_reads(body: ScopePlan, graphs: Mapping[str, LoadedGraph]) -> Iterator[tuple[str, bool]]:
+    """Outer values that graphs take, each with whether the port has a batch axis."""
+    for stage in body.stages:
+        if stage.spec.run is None:
+            continue
+        inputs = graphs[stage.spec.run].signature.inputs
+        for port, binding in port_bindings(stage):
+            for name in names(binding.expr):
+                if local_key(stage.reads[name], body.id) is None:
+                    yield stage.reads[name], inputs[port].batched
 
 
 def digest(value: Any) -> bytes:
-    """Equal for equal values of one type."""
-    array = np.ascontiguousarray(value)
-    content = repr(value).encode() if array.dtype == object else array.tobytes()
-    head = f"{array.dtype.str}{np.shape(value)}".encode()
-    return hashlib.blake2b(head + content, digest_size=16).digest()
+    """Equal for equal values of one type; lists and mappings item by item."""
+    made = hashlib.blake2b(digest_size=16)
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            made.update(repr(key).encode() + digest(item))
+    elif isinstance(value, list | tuple) and not all(isinstance(item, int | float) for item in value):
+        made.update(f"list{len(value)}".encode())
+        for item in value:
+            made.update(digest(item))
+    else:
+        array = np.ascontiguousarray(value)
+        made.update(f"{array.dtype.str}{np.shape(value)}".encode())
+        made.update(repr(value).encode() if array.dtype == object else array.tobytes())
+    return made.digest()

@@ -24,14 +24,17 @@ class StateKeeper:
     What is asked for by tokens alone (``pin``, ``export``) finds nothing of such a loop: its sessions take their
     prefixes from the cache while they are there, but do not hold them, and are saved without state.
 
-    ``store`` holds pages outside the rows. ``reuse`` switches prefix reuse between requests.
+    ``store`` holds pages outside the rows. ``reuse`` switches prefix reuse between requests, ``keeps`` any reuse.
     """
 
-    def __init__(self, pool: KvPool, store: PageStore, components: Components, *, reuse: bool) -> None:
+    def __init__(
+        self, pool: KvPool, store: PageStore, components: Components, *, reuse: bool, keeps: bool = True
+    ) -> None:
         self._components = components
         self._pool = pool
         self._store = store
         self._reuse = reuse
+        self._keeps = keeps
 
     @property
     def components(self) -> Components:
@@ -108,7 +111,7 @@ class StateKeeper:
 
     def _reuses(self, sequence: Sequence) -> bool:
         """Whether prefixes are shared: by everybody, or by those that have the same salt, as turns of a session."""
-        return self._reuse or bool(sequence.salt)
+        return self._keeps and (self._reuse or bool(sequence.salt))
 
     def _boundary(self, row: int, most: int, step: int = 1) -> int:
         """The largest length up to ``most``, a multiple of ``step``, that a row can be saved or forked at; 0: none."""

@@ -16,7 +16,7 @@ from genai_pipeline.engine.memory import StateMemory
 from genai_pipeline.engine.rules import LoopRules
 from genai_pipeline.engine.state_keeper import StateKeeper
 from genai_pipeline.graph.plan import ExecutionPlan, StagePlan, StatePlan
-from genai_pipeline.kv.geometry import ARENA_UPDATES, PAGE_TOKENS
+from genai_pipeline.kv.geometry import ARENA_UPDATES, PAGE_TOKENS, bytes_per_row
 from genai_pipeline.kv.page_store import PageStore
 from genai_pipeline.kv.pool import KvPool
 from genai_pipeline.kv.tiers import DiskTier
@@ -46,8 +46,10 @@ class StatePart:
 
 
 def state_bytes(plan: ExecutionPlan, stage: StagePlan, context: int) -> int:
-    """Bytes that the state of one full sequence of a loop takes, as far as it grows."""
-    return context * sum(plan.components[name].bytes_per_token for name in _states(plan, stage))
+    """Bytes that the state of one full sequence of a loop takes, as far as it is known before."""
+    states = _states(plan, stage)
+    fixed = bytes_per_row(state for entries in states.values() for state in entries)
+    return fixed + context * sum(plan.components[name].bytes_per_token for name in states)
 
 
 def make_state_part(
@@ -72,9 +74,9 @@ def make_state_part(
         disk = DiskTier(Path(options.cache_folder or gettempdir()), memory.disk) if memory.disk else None
         store = PageStore(states, budget_bytes=memory.kept, int8=options.cache_int8, disk=disk)
         undo.callback(store.close)
-        keeper = StateKeeper(pool, store, states, reuse=options.prefix_cache)
         max_rows = max(1, min(options.max_batch, pool.max_rows - arenas))
         rules = _rules(plan, stage, tokenizers, templates, _bounds(plan.package, pool, context, max_rows))
+        keeper = StateKeeper(pool, store, states, reuse=options.prefix_cache, keeps=rules.keeps)
         undo.pop_all()
     return StatePart(pool, store, keeper, rules)
 
@@ -120,6 +122,7 @@ def _rules(
         drafts_alone=runs_alone(plan, stage),
         snapshots=bool(updates & SNAPSHOT_UPDATES),
         vocabulary=vocabulary,
+        keeps=not any(state.source for states in _states(plan, stage).values() for state in states),
         tokenizers=tokenizers,
     )
     if tokenizer is None:

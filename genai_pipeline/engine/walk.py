@@ -60,7 +60,7 @@ class Walk:
         self._plan = plan
         self._runners = runners
         self._constants = constants
-        self._needs: dict[str, ScopeNeeds] = {scope.id: ScopeNeeds(scope, plan) for scope in _scopes(plan.root)}
+        self._needs: dict[str, ScopeNeeds] = {scope.id: ScopeNeeds(scope) for scope in _scopes(plan.root)}
         self._starters: Mapping[str, Callable[[Call, _Pass], None]] = {
             "run": self._start_job,
             "op": self._start_op,

@@ -11,7 +11,6 @@ from genai_pipeline.graph.plan import ComponentPlan, ScopePlan, StagePlan
 from genai_pipeline.graph.scope import Read, Scope, StageNode
 from genai_pipeline.graph.scopes import CHOICE, stage_node
 from genai_pipeline.graph.signature import GraphSignature
-from genai_pipeline.graph.uses import STATE_PREFIX
 from genai_pipeline.metadata.expressions import Literal
 from genai_pipeline.metadata.model import Binding
 
@@ -118,11 +117,7 @@ def port_bindings(
 
 def _keys(reads: Iterable[Read]) -> dict[str, str]:
     """Name -> key of reads, less the pseudo values for state and the list of a ``for_each``."""
-    return {
-        read.name: read.value.key
-        for read in reads
-        if not read.name.startswith(STATE_PREFIX) and read.use.port != "for_each"
-    }
+    return {read.name: read.value.key for read in reads if read.value.origin != "state" and read.use.port != "for_each"}
 
 
 def _levels(

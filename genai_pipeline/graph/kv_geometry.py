@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from genai_pipeline.graph.kv_axes import LENGTH, of_layer, tensor_shape
+from genai_pipeline.graph.kv_given import fixed_length, given_port, port_fault
 from genai_pipeline.graph.kv_ports import StatePort, pair_ports
 from genai_pipeline.graph.plan import StatePlan, StateTensor
-from genai_pipeline.graph.signature import GraphSignature, Port
+from genai_pipeline.graph.signature import GraphSignature
 from genai_pipeline.graph.uses import below
 from genai_pipeline.metadata.model import ComponentSpec, KvSpec
 from genai_pipeline.problems import Problems, folded
@@ -42,7 +43,7 @@ def _merged(
     pairs = ((first.inputs, later.inputs), (first.outputs, later.outputs))
     for ours, theirs in pairs:
         for name in sorted(ours.keys() & theirs.keys()):
-            fault = _port_fault(ours[name], theirs[name])
+            fault = port_fault(ours[name], theirs[name])
             if fault:
                 message = f"'{name}' differs between {component.model} and {component.model_later}: {fault}"
                 found.error(below(component.at, "model"), "kv.pair", message, "both graphs work on one state")
@@ -66,7 +67,8 @@ def _resolve_entry(
     """One state entry."""
     source = (kv.source or "").partition(".")[0]
     giver = others.get(source)
-    presents = signature.outputs if giver is None else {**signature.outputs, **giver.outputs}
+    written_there = giver is not None and kv.update == "fixed"
+    presents = {**signature.outputs, **giver.outputs} if giver is not None and written_there else signature.outputs
     ports = pair_ports(kv, signature, component.model or component.name, presents, problems)
     layers = tuple(dict.fromkeys(port.layer for port in ports))
     _check_list_lengths(kv, layers, problems)
@@ -78,7 +80,19 @@ def _resolve_entry(
         shape = tensor_shape(kv, port, index, found)
         _check_pair(kv, port, shape, found)
         present = port.present.name if port.present else None
-        tensors.append(StateTensor(port.layer, port.part, port.past.name, present, port.past.dtype, shape))
+        given = None if giver is None else given_port(kv, port, giver, shape, found)
+        tensors.append(
+            StateTensor(
+                port.layer,
+                port.part,
+                port.past.name,
+                present,
+                port.past.dtype,
+                shape,
+                given=None if given is None else given.name,
+                length=fixed_length(kv, shape, port.past, given or port.present),
+            )
+        )
     problems.extend(folded(found, "tensor"))
     return StatePlan(
         update=kv.update,
@@ -126,25 +140,11 @@ def _check_pair(kv: KvSpec, port: StatePort, shape: Sequence[int | str], problem
     if port.present is None or port.present.shape is None or port.past.shape is None or not shape:
         return
     free = [index for index, axis in enumerate(shape) if axis == LENGTH and kv.update != "scatter"]
-    fault = _port_fault(port.past, port.present, free)
+    fault = port_fault(port.past, port.present, free)
     if fault:
         message = f"'{port.past.name}' and '{port.present.name}' do not fit each other: {fault}"
         hint = "scatter writes into a buffer of one size" if kv.update == "scatter" else ""
         problems.error(below(kv.at, "present"), "kv.shape", message, hint)
-
-
-def _port_fault(one: Port, two: Port, free_axes: Sequence[int] = ()) -> str:
-    """How two ports for one tensor differ, or the empty string."""
-    if one.dtype != two.dtype and not free_axes:
-        return f"{one.dtype} and {two.dtype}"
-    if one.shape is None or two.shape is None:
-        return ""
-    if len(one.shape) != len(two.shape):
-        return f"rank {len(one.shape)} and rank {len(two.shape)}"
-    for axis, (left, right) in enumerate(zip(one.shape, two.shape, strict=True)):
-        if axis not in free_axes and isinstance(left, int) and isinstance(right, int) and left != right:
-            return f"axis {axis} is {left} and {right}"
-    return ""
 
 
 def _windows(

@@ -26,6 +26,8 @@ class StateTensor:
     present: str | None
     dtype: str
     shape: tuple[int | str, ...]
+    given: str | None = None  # the output of the component named by ``from`` that it starts as
+    length: int | None = None  # of a state that is written once, where a graph fixes it
 
     @property
     def has_length(self) -> bool:

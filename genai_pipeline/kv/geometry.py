@@ -39,10 +39,17 @@ def bytes_per_token(states: Iterable[StatePlan]) -> int:
 def bytes_per_row(states: Iterable[StatePlan]) -> int:
     """Bytes that one sequence takes in states without tokens: what it had, what the next run gives, and snapshots.
 
-    What is written once (``fixed``) is not counted: only its first run tells how much it is.
+    What is written once (``fixed``) lies in a block, and in a larger one while rows come together. It counts where a
+    graph fixes its length; else only its first run tells how much it is.
     """
-    tensors = (tensor for state in states if state.update == "replace" for tensor in state.tensors)
-    return (2 + SNAPSHOTS) * sum(tensor.bytes_per_token for tensor in tensors)
+    total = 0
+    for state in states:
+        for tensor in state.tensors:
+            if state.update == "replace":
+                total += (2 + SNAPSHOTS + (tensor.given is not None)) * tensor.bytes_per_token
+            elif state.update == "fixed":
+                total += 2 * (tensor.length or 0) * tensor.bytes_per_token
+    return total
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,6 +126,10 @@ class KvPool:
         """Whether a component has state."""
         return bool(self._storages.get(component))
 
+    def start(self, row: int, component: str, entry: int, tensors: Sequence[NDArray[Any]]) -> None:
+        """Let a state entry of an empty row start as what another component gave; see ``StateStorage.set``."""
+        self._storages[component][entry].set(row, tensors)
+
     def length(self, row: int) -> int:
         """Committed tokens of a row."""
         return self._lengths[row]

@@ -63,13 +63,20 @@ class ReplaceStorage(StateStorage):
         live = self._rows[row]
         if live.length not in live.snapshots:
             live.snapshots[live.length] = self._state(row)
-            for length in sorted(live.snapshots)[:-SNAPSHOTS]:
+            for length in sorted(live.snapshots.keys() - {0})[:-SNAPSHOTS]:  # the start is not one of them
                 del live.snapshots[length]
 
     def open(self, row: int) -> None:
         """Give an empty row, in its initial state, to a sequence."""
         self._blocks.open(row)
         self._rows[row] = _Row()
+
+    def set(self, row: int, tensors: Sequence[NDArray[Any]]) -> None:
+        """Let an empty row start as what another component gave; it comes back to that."""
+        live = self._rows[row]
+        assert not live.length, "it starts once"
+        live.snapshots[0] = [np.array(tensor) for tensor in tensors]
+        self._restore(row, live.snapshots[0])
 
     def bind(self, binding: Binding, rows: Sequence[int], lengths: Sequence[int], new: Sequence[int]) -> int:
         """Bind the rows' states as past and a second buffer as present; same rows, same order: nothing is copied."""
@@ -101,9 +108,10 @@ class ReplaceStorage(StateStorage):
         live = self._rows[row]
         if length == live.length:
             return
-        if length:
+        if length in live.snapshots:
             self._restore(row, live.snapshots[length])
         else:
+            assert not length, f"the state of row {row} at {length} is not known"
             self._blocks.leave(row)
         live.length = length
         live.snapshots = {at: state for at, state in live.snapshots.items() if at <= length}
@@ -124,7 +132,7 @@ class ReplaceStorage(StateStorage):
         assert stop in self.boundaries(row), f"the state of row {row} at {stop} is not known"
         if stop == live.length:
             return self._state(row)
-        if stop == 0:
+        if stop not in live.snapshots:
             return [layout.empty() for layout in self._layouts]
         return [tensor.copy() for tensor in live.snapshots[stop]]
 

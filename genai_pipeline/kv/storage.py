@@ -47,6 +47,10 @@ class StateStorage(Protocol):
     def open(self, row: int) -> None:
         """Give an empty row to a sequence."""
 
+    def set(self, row: int, tensors: Sequence[NDArray[Any]]) -> None:
+        """Let an empty row start as what another component gave: one array per tensor, without the batch axis."""
+        raise AssertionError("only state that is written once or replaced starts as something")
+
     def bind(self, binding: Binding, rows: Sequence[int], lengths: Sequence[int], new: Sequence[int]) -> int:
         """Bind past and present ports for a run over ``rows``: row i has ``lengths[i]`` tokens and takes ``new[i]``.
 

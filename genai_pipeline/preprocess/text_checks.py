@@ -10,9 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from genai_pipeline.errors import PackagePathError
+from genai_pipeline.graph.uses import below, stage_uses
+from genai_pipeline.metadata.expressions import TokensLiteral, walk
 from genai_pipeline.metadata.model import GenerationSpec, PackageSpec, StageSpec, TokenizerSpec
 from genai_pipeline.metadata.paths import resolve_inside
 from genai_pipeline.preprocess.chat import read_chat_template
+from genai_pipeline.preprocess.token_template import check_template
 from genai_pipeline.preprocess.tokenizer import Tokenizer, read_tokenizer
 from genai_pipeline.problems import Problems
 
@@ -28,9 +31,12 @@ def check_text(spec: PackageSpec, vocab_sizes: Mapping[str, int], problems: Prob
         tokenizer = tokenizers.get(stage.decode.tokenizer or "default")
         if tokenizer is not None:
             _check_loop_tokens(stage, tokenizer, problems)
+            pieces, place = stage.decode.prompt_template or (), below(stage.decode.at, "prompt")
+            check_template(pieces, tokenizer, spec.parameters, place, problems)
             _check_default_stops(stage.decode.generation, tokenizer, problems)
             _check_default_stops(spec.generation, tokenizer, problems)
             _check_vocabulary(stage, tokenizer, vocab_sizes.get(stage.id), problems)
+    _check_written_tokens(spec.stages, tokenizers, None, problems)
     loaded = {name: tokenizer for name, tokenizer in tokenizers.items() if tokenizer is not None}
     _check_reasoning_end(spec, loaded, problems)
     return loaded
@@ -93,6 +99,24 @@ def _check_loop_tokens(stage: StageSpec, tokenizer: Tokenizer, problems: Problem
         for index, token in enumerate(tokens):
             at = replace(stage.at, path=f"{stage.at.path}.{field}[{index}]")
             tokenizer.vocabulary.resolve(field, token, at, problems)
+
+
+def _check_written_tokens(
+    stages: Sequence[StageSpec], tokenizers: Mapping[str, Tokenizer | None], name: str | None, problems: Problems
+) -> None:
+    """Tokens written out where a value is read, with the tokenizer of the loop around them."""
+    for stage in stages:
+        own = (stage.decode.tokenizer if stage.decode is not None else None) or name
+        tokenizer = tokenizers.get(own or "default") or next(iter(tokenizers.values()), None)
+        for use in stage_uses(stage):
+            for part in walk(use.expr):
+                for token in part.tokens if isinstance(part, TokensLiteral) else ():
+                    if tokenizer is not None:
+                        tokenizer.vocabulary.resolve(use.port, token, use.at, problems)
+                    elif not tokenizers and isinstance(token, str):
+                        message = f"{token!r} is a token by its text, and the package has no tokenizer"
+                        problems.error(use.at, "tokenizer.token_unknown", message, "declare tokenizer:")
+        _check_written_tokens(stage.body, tokenizers, own, problems)
 
 
 def _check_default_stops(generation: GenerationSpec | None, tokenizer: Tokenizer, problems: Problems) -> None:
