@@ -16,7 +16,7 @@ from genai_pipeline.problems import Location, Problems, nearest, one_of
 
 ParameterType = Literal["integer", "number", "boolean", "string", "choice", "integers", "numbers", "strings", "any"]
 _LISTS: Final[Mapping[str, str]] = {"integers": "integer", "numbers": "number", "strings": "string"}
-_LITERAL: Final = frozenset({"string", "choice", "strings", "any"})
+LITERAL_TYPES: Final = frozenset({"string", "choice", "strings", "any"})
 _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
     "integer": (int,),
     "number": (int, float),
@@ -48,6 +48,11 @@ class CallParameter:
     minimum: float | None = None
     maximum: float | None = None
     count: int | None = None
+
+    @property
+    def is_literal(self) -> bool:
+        """Whether it is always what is written, never an expression over values."""
+        return self.type in _LITERAL
 
     def faults(self, value: Any) -> Iterator[str]:
         """What is wrong with a value that is no expression, as what it must be instead."""
@@ -103,7 +108,7 @@ def call_values(given: Mapping[str, Any], declared: Declared, lookup: Callable[[
     found: dict[str, Any] = {}
     for name, parameter in declared.items():
         value = given.get(name, parameter.default)
-        if name in given and parameter.type not in _LITERAL:
+        if name in given and parameter.type not in LITERAL_TYPES:
             value = _evaluated(value, lookup)
             for fault in parameter.faults(value):
                 raise ExpressionError(f"{name} is {value!r}, and must be {fault}")
@@ -119,7 +124,7 @@ def _evaluated(value: Any, lookup: Callable[[str], Any]) -> Any:
 
 def _reads_values(value: Any, parameter: CallParameter, at: Location) -> bool:
     """Whether a parameter is an expression over values, so that only a run tells whether it is right."""
-    if parameter.type in _LITERAL:
+    if parameter.type in LITERAL_TYPES:
         return False
     if isinstance(value, Sequence) and not isinstance(value, str):
         return any(_reads_values(item, parameter, at) for item in value)

@@ -6,22 +6,27 @@ step runs.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from genai_pipeline.errors import ExpressionError, MediaError, PackageInvalidError
-from genai_pipeline.metadata.call_parameters import REQUIRED, call_values, check_call
+from genai_pipeline.metadata.call_parameters import LITERAL_TYPES, REQUIRED, call_values, check_call
+from genai_pipeline.metadata.expressions import names, parse
 from genai_pipeline.metadata.model import ProgramSpec, ProgramStep
 from genai_pipeline.preprocess.program_steps import SOURCE, Source, Step, StepKit
-from genai_pipeline.problems import Problems, nearest, one_of
+from genai_pipeline.problems import Location, Problems, nearest, one_of
 
 # Modality -> the module whose KIT (a StepKit) has its steps and what makes the fields of an item.
 _HOMES: Final[Mapping[str, str]] = {
     "image": "genai_pipeline.preprocess.image.steps",
     "audio": "genai_pipeline.preprocess.audio.steps",
 }
+
+_READABLE: Final = "parameters."
+_NOWHERE: Final = Location("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +74,12 @@ class Program:
             raise MediaError(f"the program '{self.name}' reads {error}, which has no value", param=param) from None
 
 
-def check_program(spec: ProgramSpec, modality: str, problems: Problems) -> None:
-    """Report unknown steps, wrong parameters, and steps in an order that cannot work."""
+def check_program(spec: ProgramSpec, modality: str, problems: Problems, readable: Container[str] | None = None) -> None:
+    """Report unknown steps, wrong parameters, and steps in an order that cannot work.
+
+    ``readable``: the names that expressions may read, ``parameters.name`` of each declared parameter; None: any of
+    that form.
+    """
     kit = _kit(modality)
     if kit is None:
         message = f"inputs of modality {modality} take no program"
@@ -89,6 +98,7 @@ def check_program(spec: ProgramSpec, modality: str, problems: Problems) -> None:
             form = None  # what follows cannot be told
             continue
         _check_parameters(step, written, problems)
+        _check_names(step, written, readable, problems)
         if form is not None and form not in step.forms:
             _report_order(step, written, form, kit, problems)
             form = None
@@ -107,6 +117,23 @@ def _check_parameters(step: Step, written: ProgramStep, problems: Problems) -> N
             {name: None if v is REQUIRED else v for name, v in {**defaults, **written.params}.items()}
         ):
             problems.error(written.at, "program.parameters", f"the step '{step.name}': {fault}")
+
+
+def _check_names(step: Step, written: ProgramStep, readable: Container[str] | None, problems: Problems) -> None:
+    for name, value in written.params.items():
+        if name in step.parameters and step.parameters[name].type not in LITERAL_TYPES:
+            for read in sorted(_names(value)):
+                if not (read.startswith(_READABLE) if readable is None else read in readable):
+                    message = f"{name} of the step '{step.name}' reads '{read}'"
+                    problems.error(written.at, "program.reads", message, "programs read declared parameters only")
+
+
+def _names(value: Any) -> Iterator[str]:
+    items = value if isinstance(value, list | tuple) else [value]
+    for item in items:
+        if isinstance(item, str):
+            with contextlib.suppress(ExpressionError):  # reported with the parameter's type
+                yield from names(parse(item, _NOWHERE))
 
 
 def _report_order(step: Step, written: ProgramStep, form: str, kit: StepKit, problems: Problems) -> None:

@@ -43,6 +43,8 @@ def rescale(picture: Picture, params: Mapping[str, Any]) -> Picture:
 def normalize(picture: Picture, params: Mapping[str, Any]) -> Picture:
     """(number - mean) / std for each channel."""
     mean, std = (_per_channel(picture, name, params[name]) for name in ("mean", "std"))
+    if not (std > 0).all():
+        raise fail(picture.param, f"std is {list(params['std'])}, and must be greater than 0")
     arrays = []
     for array in picture.arrays:
         numbers = array - mean
@@ -84,7 +86,12 @@ def _stacked(picture: Picture, *, channels_first: bool) -> Array:
         sizes = sorted({f"{array.shape[0]} x {array.shape[1]}" for array in picture.arrays})
         message = f"the tiles of the picture differ in size: {', '.join(sizes)}"
         raise fail(picture.param, message, "resize, crop or pad them to one size")
-    return np.ascontiguousarray(views[0]) if picture.tiles is None else np.stack(views)
+    if picture.tiles is None:
+        return np.ascontiguousarray(views[0])
+    stacked = np.empty((len(views), *views[0].shape), views[0].dtype)
+    for index, view in enumerate(views):
+        stacked[index] = view
+    return stacked
 
 
 def _per_channel(picture: Picture, name: str, given: Sequence[float]) -> npt.NDArray[np.float32]:

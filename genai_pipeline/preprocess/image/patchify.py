@@ -13,7 +13,7 @@ import numpy as np
 
 from genai_pipeline.metadata.call_parameters import CallParameter
 from genai_pipeline.preprocess.image.numbers import fields
-from genai_pipeline.preprocess.image.picture import NUMBERS, PATCHES, Array, Picture, Prepared, fail
+from genai_pipeline.preprocess.image.picture import NUMBERS, PATCHES, Array, Picture, Prepared, check_work, fail
 from genai_pipeline.preprocess.program_steps import Step
 
 
@@ -32,6 +32,7 @@ def patchify(picture: Picture, params: Mapping[str, Any]) -> Prepared:
         if count > params["length"]:
             message = f"a picture of {height} x {width} pixels has {count} patches"
             raise fail(picture.param, message, f"at most {params['length']} are taken: resize it with a patch_budget")
+        check_work(picture.param, params["length"], rows.shape[1], "the list of patches")
         rows = np.pad(rows, ((0, params["length"] - count), (0, 0)))
         mask = np.pad(mask, (0, params["length"] - count))
     published = fields(picture)
