@@ -22,6 +22,16 @@ from genai_pipeline.problems import Location, Problems, one_of
 SUPPORTED: Final = frozenset(
     {
         "input.text",
+        "input.text.masks",
+        "input.image",
+        "input.audio",
+        "input.tensor",
+        "input.list",
+        "input.optional",
+        "input.program",
+        "input.placeholder",
+        "tokenizer.truncate",
+        "tokenizer.pad_to",
         "output.text",
         "output.tensor",
         "output.audio",

@@ -22,6 +22,7 @@ from typing import Final, Literal
 from genai_pipeline.graph.signature import Dim, Port
 from genai_pipeline.metadata.expressions import ValueType
 from genai_pipeline.metadata.model import DataSpec, InputSpec, ParameterSpec, StageSpec
+from genai_pipeline.metadata.operations import OperationOutput
 from genai_pipeline.problems import Location
 
 Origin = Literal["input", "item", "parameter", "data", "loop", "stage", "choice", "state"]
@@ -86,6 +87,7 @@ _WINDOW: Final[tuple[_Field, ...]] = (
     ("start", "number", "float32", ()),
     ("end", "number", "float32", ()),
 )
+WINDOW_FIELDS: Final = frozenset(field[0] for field in _WINDOW)
 _AUDIO: Final[tuple[_Field, ...]] = (
     *_AUDIO_PIECE,
     ("windows", "list", None, None),
@@ -221,6 +223,16 @@ def decode_results(stage: StageSpec, prefix: str) -> Iterator[Value]:
 def port_type(port: Port) -> ValueType:
     """The type of what a graph's output holds; one that may be a scalar is unknown to expressions."""
     return "tensor" if port.shape and any(dim != 1 for dim in port.shape) else "unknown"
+
+
+def operation_value(value: Value, output: OperationOutput) -> Value:
+    """A value that an operation gives, with what its declaration says; its sizes are only known in a run."""
+    if output.kind == "text":
+        return replace(value, type="string")
+    if output.kind == "list":
+        return value.listed()
+    shape = None if output.rank is None else ("",) * output.rank
+    return replace(value, dtype=output.dtype, shape=shape)
 
 
 def _fields(owner: str, fields: Iterable[_Field], prefix: str, origin: Origin, at: Location) -> Iterator[Value]:

@@ -15,6 +15,8 @@ from genai_pipeline.metadata.expressions import TokensLiteral, walk
 from genai_pipeline.metadata.model import GenerationSpec, PackageSpec, StageSpec, TokenizerSpec
 from genai_pipeline.metadata.paths import resolve_inside
 from genai_pipeline.preprocess.chat import read_chat_template
+from genai_pipeline.preprocess.input_checks import check_inputs
+from genai_pipeline.preprocess.package_texts import placeholder_tokens
 from genai_pipeline.preprocess.token_template import check_template
 from genai_pipeline.preprocess.tokenizer import Tokenizer, read_tokenizer
 from genai_pipeline.problems import Problems
@@ -39,15 +41,17 @@ def check_text(spec: PackageSpec, vocab_sizes: Mapping[str, int], problems: Prob
     _check_written_tokens(spec.stages, tokenizers, None, problems)
     loaded = {name: tokenizer for name, tokenizer in tokenizers.items() if tokenizer is not None}
     _check_reasoning_end(spec, loaded, problems)
+    check_inputs(spec, loaded, problems)
     return loaded
 
 
 def _check_tokenizer(spec: PackageSpec, declared: TokenizerSpec, problems: Problems) -> Tokenizer | None:
     if declared.kind != "tokenizers" or not _is_there(spec, declared.file):
         return None
-    tokenizer = read_tokenizer(spec.root, declared, problems)
+    placeholders = placeholder_tokens(spec, declared.name)
+    tokenizer = read_tokenizer(spec.root, declared, problems, placeholders.values())
     if tokenizer is not None and (declared.chat_template is None or _is_there(spec, declared.chat_template)):
-        read_chat_template(spec.root, declared, tokenizer, problems)
+        read_chat_template(spec.root, declared, tokenizer, problems, placeholders)
     if tokenizer is not None:
         _check_infill(declared, tokenizer, problems)
     return tokenizer
