@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+
+from genai_pipeline.errors import OperationFailedError
 
 _ARROW: Final = "-->"  # between the times of a cue: a cue whose text has it would not be read back
 _ESCAPES: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})  # of WebVTT, section 6.4
@@ -19,7 +21,10 @@ _BREAKS: Final = re.compile(r"\r\n|[\r\v\f\x1c-\x1e\x85\u2028\u2029\0]")
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretch of speech: ``start`` and ``end`` in seconds, 0 <= start <= end, and what is said."""
+    """A stretch of speech: ``start`` and ``end`` in seconds, 0 <= start <= end, and what is said.
+
+    Raises OperationFailedError for other times.
+    """
 
     start: float
     end: float
@@ -27,7 +32,7 @@ class Segment:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.start) and math.isfinite(self.end) and 0 <= self.start <= self.end):
-            raise ValueError(f"a segment cannot go from {self.start} to {self.end} s")
+            raise OperationFailedError(f"a segment cannot go from {self.start} to {self.end} s")
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Segment:
@@ -46,21 +51,36 @@ def to_text(segments: Iterable[Segment]) -> str:
 
 def to_srt(segments: Iterable[Segment]) -> str:
     """SubRip: numbered cues with times as hh:mm:ss,mmm. A segment without text has no cue."""
-    cues = [(segment, lines) for segment in segments if (lines := _lines(segment.text))]
-    return "\n".join(
-        f"{number}\n{_clock(segment.start, ',')} {_ARROW} {_clock(segment.end, ',')}\n{_arrowless(lines)}\n"
-        for number, (segment, lines) in enumerate(cues, 1)
-    )
+    return "".join(srt_cues(segments))
+
+
+def srt_cues(segments: Iterable[Segment]) -> Iterator[str]:
+    """The cues of ``to_srt`` one by one, as segments come."""
+    number = 0
+    for segment in segments:
+        if lines := _lines(segment.text):
+            number += 1
+            times = f"{_clock(segment.start, ',')} {_ARROW} {_clock(segment.end, ',')}"
+            yield f"{_apart(number)}{number}\n{times}\n{_arrowless(lines)}\n"
 
 
 def to_vtt(segments: Iterable[Segment]) -> str:
     """WebVTT: cues with times as hh:mm:ss.mmm; &, < and > are escaped. A segment without text has no cue."""
-    cues = (
-        f"{_clock(segment.start, '.')} {_ARROW} {_clock(segment.end, '.')}\n{lines.translate(_ESCAPES)}\n"
-        for segment in segments
-        if (lines := _lines(segment.text))
-    )
-    return "\n".join(["WEBVTT\n", *cues])
+    return "".join(vtt_cues(segments))
+
+
+def vtt_cues(segments: Iterable[Segment]) -> Iterator[str]:
+    """The header and the cues of ``to_vtt`` one by one, as segments come."""
+    yield "WEBVTT\n"
+    for segment in segments:
+        if lines := _lines(segment.text):
+            times = f"{_clock(segment.start, '.')} {_ARROW} {_clock(segment.end, '.')}"
+            yield f"\n{times}\n{lines.translate(_ESCAPES)}\n"
+
+
+def _apart(number: int) -> str:
+    """An empty line parts a cue from the one before."""
+    return "\n" if number > 1 else ""
 
 
 def to_json(segments: Iterable[Segment], **more: Any) -> str:

@@ -1,23 +1,22 @@
 """Decodes WAV, FLAC, OGG and MP3 within limits: the home of soundfile.
 
-The header is read first, and what it promises is checked before a sample is decoded; decoding goes block by block, so
-that a header that lies costs neither memory nor time.
+The header is read first, and what it promises is checked before a sample is decoded, so that a header that lies costs
+neither memory nor time.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
 
 from genai_pipeline.errors import ExtraMissingError, MediaError
 from genai_pipeline.preprocess.audio.limits import SoundLimits
+from genai_pipeline.preprocess.audio.mp3_length import with_length
 from genai_pipeline.preprocess.audio.sound import FloatArray
 from genai_pipeline.preprocess.audio.wav_header import read_wav_header
 
-_BLOCK: Final = 1 << 18  # values decoded at once
 _UNKNOWN_FRAMES: Final = 1 << 62  # a header without a length
 _MP3_SLACK: Final = 2 * 1152  # samples: the encoder's delay may or may not be counted
 _READS: Final = "sounds are WAV, FLAC, OGG or MP3 files"
@@ -33,15 +32,14 @@ def decode(data: bytes, what: str, limits: SoundLimits) -> tuple[FloatArray, int
     if kind is None:
         raise MediaError(f"{what} is in no format that can be read", param=what, hint=_READS)
     try:
-        with library.SoundFile(_Bytes(data)) as file:
-            known = file.frames if file.frames < _UNKNOWN_FRAMES else None
-            limits.check(what, file.samplerate, file.channels, known)
+        with library.SoundFile(_Bytes(with_length(data) if kind == "MP3" else data)) as file:
+            _check_header(file, kind, what, limits)
             if kind == "WAV":
                 _check_wav(data, what)
-            samples = _decoded(file, what, limits)
+            samples = _decoded(file, what)
             slack = _MP3_SLACK if kind == "MP3" else 0
-            if known is not None and samples.shape[-1] + slack < known:
-                there, promised = samples.shape[-1] / file.samplerate, known / file.samplerate
+            if samples.shape[-1] + slack < file.frames:
+                there, promised = samples.shape[-1] / file.samplerate, file.frames / file.samplerate
                 raise _cut_short(what, f"{there:.3f} s of {promised:.3f} s are there")
             return samples, int(file.samplerate)
     except library.SoundFileError as error:
@@ -69,6 +67,14 @@ def _kind(data: bytes) -> str | None:
     return None
 
 
+def _check_header(file: Any, kind: str, what: str, limits: SoundLimits) -> None:
+    known = file.frames < _UNKNOWN_FRAMES
+    limits.check(what, file.samplerate, file.channels, file.frames if known else None)
+    if not known:
+        message = f"{what} is a {kind} stream whose header has no length"
+        raise MediaError(message, param=what, hint=f"write it to a {kind} file: whatever wrote it then adds the length")
+
+
 def _check_wav(data: bytes, what: str) -> None:
     """Refuse samples that the header promises and that are not there: the decoder would just give fewer."""
     if data[:4] == b"RIFX":
@@ -84,22 +90,17 @@ def _cut_short(what: str, how: str) -> MediaError:
     return MediaError(f"{what} is cut short: {how}", param=what, hint="its header tells more; fetch the file again")
 
 
-def _decoded(file: Any, what: str, limits: SoundLimits) -> FloatArray:
-    blocks = list(_blocks(file, what, limits))
-    if not blocks:
-        raise MediaError(f"{what} has no samples", param=what)
-    return np.concatenate(blocks).T
+def _decoded(file: Any, what: str) -> FloatArray:
+    """All samples, read at once: between two reads the library seeks, which lossy formats do not survive exactly.
 
-
-def _blocks(file: Any, what: str, limits: SoundLimits) -> Iterator[FloatArray]:
-    frames = max(1, _BLOCK // file.channels)
-    done = 0
-    while len(block := file.read(frames, dtype="float32", always_2d=True)):
-        done += len(block)
-        limits.check(what, file.samplerate, file.channels, done)  # where the header has no length
-        if not np.isfinite(block).all():
-            raise MediaError(f"{what} has samples that are no finite numbers", param=what)
-        yield block
+    The memory for them is reserved, and used up only as far as there are samples.
+    """
+    samples: FloatArray = file.read(file.frames, dtype="float32", always_2d=True)
+    if not len(samples):
+        raise MediaError(f"{what} has no samples that can be read", param=what)
+    if not np.isfinite(samples).all():
+        raise MediaError(f"{what} has samples that are no finite numbers", param=what)
+    return samples.T
 
 
 def _reason(error: Exception) -> str:
