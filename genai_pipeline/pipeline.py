@@ -226,11 +226,19 @@ class Pipeline:
         ``options`` are declared parameters and those of generation. Raises RequestError for a package that does not
         transcribe, MediaError for what is no sound.
         """
-        from genai_pipeline.tasks import read_transcript, transcription
+        from genai_pipeline.engine.collect import collect_result
+        from genai_pipeline.tasks import Transcription
 
-        task = transcription(self.plan.package)
-        made = self._reader.read_inputs(task.inputs(self.plan.package, audio, options), options)
-        return read_transcript(task, made.values, self._collected(made))
+        started = Transcription.start(self, audio, options)
+        with started.stream:
+            return started.read(collect_result(started.stream))
+
+    def listened(self, name: str, inputs: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[float, Stream]:
+        """Seconds of the sound ``name`` among the inputs, and ``stream_run`` of them."""
+        from genai_pipeline.engine.streams import Stream
+
+        made = self._reader.read_inputs(inputs, options)
+        return float(made.values[f"{name}.seconds"]), Stream(self._submit(made))
 
     def speak(self, text: str, **options: Any) -> Audio:
         """A text as sound. Raises RequestError for a package that does not speak."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from genai_pipeline.engine.collect import collect_result
 from genai_pipeline.errors import RequestError
+from genai_pipeline.ops.timed_text import Segment
 from genai_pipeline.option_values import integer
 from genai_pipeline.problems import one_of
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from genai_pipeline.engine.streams import Stream
     from genai_pipeline.metadata.model import InputSpec, Modality, OutputSpec, PackageSpec
     from genai_pipeline.ops.media import Audio
-    from genai_pipeline.ops.timed_text import Segment
+    from genai_pipeline.pipeline import Pipeline
+    from genai_pipeline.types import Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +35,12 @@ class Transcript:
 
     def to_dict(self) -> dict[str, Any]:
         """The transcript as JSON-ready fields."""
-        segments = [{"start": s.start, "end": s.end, "text": s.text} for s in self.segments]
-        return {"text": self.text, "segments": segments, "seconds": self.seconds}
+        segments = [segment.to_dict() for segment in self.segments]
+        return {"text": self.text, "segments": segments, "seconds": round(self.seconds, 3)}
+
+    def timed(self) -> tuple[Segment, ...]:
+        """The segments; a text without any is one over the whole sound."""
+        return self.segments or (Segment(0.0, self.seconds, self.text),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +100,24 @@ def _modalities(specs: Mapping[str, InputSpec] | Mapping[str, OutputSpec]) -> st
     return one_of(dict.fromkeys(spec.modality for spec in specs.values())) if specs else "nothing"
 
 
-def read_transcript(task: Task, values: Mapping[str, Any], outputs: Mapping[str, Any]) -> Transcript:
-    """The transcript of a request; ``values`` are its inputs'."""
+@dataclass(frozen=True, slots=True)
+class Transcription:
+    """A transcription under way: its stream, and how its transcript is read when it is over."""
+
+    stream: Stream
+    read: Callable[[Result], Transcript]
+
+    @staticmethod
+    def start(pipe: Pipeline, audio: Any, options: dict[str, Any]) -> Transcription:
+        """Submit a sound. Raises RequestError, MediaError or OptionError."""
+        task = transcription(pipe.plan.package)
+        seconds, stream = pipe.listened(task.input, task.inputs(pipe.plan.package, audio, options), options)
+        return Transcription(stream, lambda result: _transcript(task, result.outputs, seconds))
+
+
+def _transcript(task: Task, outputs: Mapping[str, Any], seconds: float) -> Transcript:
     segments = outputs.get(f"{task.output}.segments") or ()
-    return Transcript(outputs[task.output] or "", tuple(segments), float(values[f"{task.input}.seconds"]))
+    return Transcript((outputs[task.output] or "").strip(), tuple(segments), seconds)
 
 
 def pieces_of(task: Task, stream: Stream) -> Iterator[Audio]:

@@ -17,6 +17,7 @@ import typer
 from genai_pipeline.cli import (
     bench,
     doctor,
+    embedding,
     importing,
     inspecting,
     listing,
@@ -24,6 +25,8 @@ from genai_pipeline.cli import (
     running,
     scoring,
     serve,
+    speaking,
+    transcribing,
     validating,
 )
 from genai_pipeline.cli.chat import command as chatting
@@ -106,7 +109,22 @@ def _global_options(
     set_verbosity(ctx, verbose, quiet)
 
 
-for _module in (running, chatting, scoring, serve, validating, inspecting, importing, pulling, listing, bench, doctor):
+for _module in (
+    running,
+    chatting,
+    transcribing,
+    speaking,
+    embedding,
+    scoring,
+    serve,
+    validating,
+    inspecting,
+    importing,
+    pulling,
+    listing,
+    bench,
+    doctor,
+):
     _module.register(app)
 complete(app)
 

@@ -129,9 +129,14 @@ def write_json(value: Any) -> None:
 
 def write_json_line(value: Any) -> None:
     """Write one JSON value in one line as the product."""
+    write(json_line(value))
+
+
+def json_line(value: Any) -> str:
+    """A JSON value as one line."""
     import json
 
-    write(json.dumps(value, ensure_ascii=False) + "\n")
+    return json.dumps(value, ensure_ascii=False) + "\n"
 
 
 def print_error(text: str) -> None:

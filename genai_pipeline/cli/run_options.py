@@ -158,4 +158,6 @@ SCORE_LOADING: Final = LOADING.only(
     "precision", "providers", "threads", "context_length", "prefill_chunk", "memory", "profile"
 )
 
+TASK_LOADING: Final = LOADING.only("precision", "providers", "threads", "memory", "profile")
+
 SAMPLING: Final = (LENGTH, CHOOSING, PENALTIES, LOGPROBS, SPECULATION)  # what becomes options of generation

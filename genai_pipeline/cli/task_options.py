@@ -1,0 +1,37 @@
+"""What ``transcribe``, ``speak`` and ``embed`` are asked for, checked before a package is fetched or loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from genai_pipeline.cli.run_options import CHOOSING, LOADING, PROMPT, QUEUE
+from genai_pipeline.cli.written import pairs
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRequest:
+    """Options of a request, declared parameters among them, and options of ``gp.load``."""
+
+    request: Mapping[str, Any]
+    loading: Mapping[str, Any]
+
+    @staticmethod
+    def of(given: Mapping[str, Any]) -> TaskRequest:
+        """Read what was given, by the names of the API. Raises OptionError."""
+        from genai_pipeline.config import LoadOptions
+        from genai_pipeline.engine.request import Queueing
+        from genai_pipeline.sampling.params import resolve_options
+
+        queue, choosing = QUEUE.given(given), CHOOSING.given(given)
+        Queueing.of(**queue)
+        resolve_options(choosing)
+        loading = LOADING.given(given)
+        LoadOptions.of(**{name: value for name, value in loading.items() if name != "precision"})
+        parameters = pairs("--param", PROMPT.given(given).get("parameters", []))
+        return TaskRequest({**parameters, **choosing, **queue}, loading)
+
+    def options(self) -> dict[str, Any]:
+        """Options of one request."""
+        return dict(self.request)

@@ -1,0 +1,68 @@
+"""Transcribes sound that is still coming in: cuts it where nobody speaks, and tells what was said in each stretch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from genai_pipeline.ops.timed_text import Segment
+from genai_pipeline.preprocess.audio.sound import FloatArray, Piece
+from genai_pipeline.preprocess.audio.windows import Cuts, cut, loudness
+from genai_pipeline.tasks import Transcript
+
+Transcribe = Callable[[tuple[FloatArray, int]], Transcript]
+
+
+@dataclass(frozen=True, slots=True)
+class Pauses:
+    """Where a stream is cut, in seconds and dBFS: a pause ends a stretch that has at least ``shortest``.
+
+    A stretch of ``longest`` is cut at its quietest place. Stretches with nothing above ``silence`` are not transcribed.
+    """
+
+    shortest: float = 2.0
+    longest: float = 14.0
+    pause: float = 0.5
+    silence: float = -45.0
+
+
+def stretches(blocks: Iterable[FloatArray], rate: int, pauses: Pauses) -> Iterator[tuple[int, FloatArray]]:
+    """(first sample, samples) of what is to be transcribed, as soon as it is complete."""
+    start, held = 0, np.empty(0, np.float32)
+    for block in blocks:
+        held = np.concatenate([held, block])
+        count = _complete(held, rate, pauses)
+        if count:
+            yield start, held[:count]
+            start, held = start + count, held[count:]
+    if len(held):
+        yield start, held
+
+
+def transcribe_live(
+    transcribe: Transcribe, blocks: Iterable[FloatArray], rate: int, pauses: Pauses | None = None
+) -> Iterator[Segment]:
+    """Segments of speech with times from the beginning of the stream; a stretch without timed segments is one."""
+    pauses = pauses or Pauses()
+    for start, samples in stretches(blocks, rate, pauses):
+        if loudness(samples, rate) <= pauses.silence:
+            continue
+        offset, seconds = start / rate, len(samples) / rate
+        found = transcribe((samples, rate))
+        for segment in found.segments or (Segment(0.0, seconds, found.text),):
+            if segment.text.strip():
+                yield Segment(offset + segment.start, offset + segment.end, segment.text)
+
+
+def _complete(held: FloatArray, rate: int, pauses: Pauses) -> int:
+    """How many samples make up a stretch by now; 0: it is still going on."""
+    quiet = round(pauses.pause * rate)
+    if len(held) >= round(pauses.shortest * rate) and loudness(held[-quiet:], rate) <= pauses.silence:
+        return len(held) - quiet // 2
+    if len(held) < round(pauses.longest * rate):
+        return 0
+    piece = Piece(held, rate, len(held))
+    first = cut(piece, Cuts(pauses.longest * 0.99, search=pauses.longest / 2))[0]
+    return first.valid
