@@ -5,7 +5,7 @@ Each reports everything it finds; names that mean nothing were reported when the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import networkx as nx
 
@@ -13,12 +13,10 @@ from genai_pipeline.graph.expression_checks import check_expressions
 from genai_pipeline.graph.liveness import Live, check_components, check_unused
 from genai_pipeline.graph.scope import Read, Scope, StageNode
 from genai_pipeline.graph.scopes import CHOICE, stage_node
-from genai_pipeline.graph.uses import below
 from genai_pipeline.graph.values import DECODE_VALUES, Value
 from genai_pipeline.metadata.expressions import Name
-from genai_pipeline.metadata.model import PackageSpec, StageSpec
-from genai_pipeline.metadata.operations import OPERATIONS
-from genai_pipeline.problems import Location, Problems, nearest
+from genai_pipeline.metadata.model import PackageSpec
+from genai_pipeline.problems import Location, Problems
 
 _RESERVED = {
     "decode": frozenset({field[0] for field in DECODE_VALUES} | {"next_token", "row"}),
@@ -79,9 +77,6 @@ def _report_early(graph: nx.DiGraph[str], path: list[str], at: Location, problem
 
 def _check_stage(node: StageNode, problems: Problems) -> None:
     stage = node.spec
-    for op, at in _operations(stage):
-        if op not in OPERATIONS:
-            problems.error(at, "graph.unknown_operation", f"there is no operation '{op}'", nearest(op, OPERATIONS))
     for port, binding in (stage.guide.negative if stage.guide else {}).items():
         if port not in stage.inputs:
             message = f"guide.negative gives '{port}', which the stage's inputs do not"
@@ -93,15 +88,6 @@ def _check_stage(node: StageNode, problems: Problems) -> None:
     _check_carried_names(node, problems)
     if stage.decode is not None:
         _check_decode(node, problems)
-
-
-def _operations(stage: StageSpec) -> Iterator[tuple[str, Location]]:
-    if stage.op is not None:
-        yield stage.op, below(stage.at, "op")
-    if stage.decode is not None and stage.decode.positions is not None:
-        yield stage.decode.positions.op, below(stage.decode.positions.at, "op")
-    if stage.iterate is not None and stage.iterate.schedule is not None:
-        yield stage.iterate.schedule.op, below(stage.iterate.schedule.at, "op")
 
 
 def _check_carried_names(node: StageNode, problems: Problems) -> None:

@@ -17,8 +17,10 @@ from genai_pipeline.graph.kv_geometry import resolve_state
 from genai_pipeline.graph.kv_given import link_given
 from genai_pipeline.graph.linking import state_sources
 from genai_pipeline.graph.liveness import Live, find_live
+from genai_pipeline.graph.operation_checks import check_operations
 from genai_pipeline.graph.plan import ComponentPlan, ExecutionPlan, StatePlan
 from genai_pipeline.graph.ports import check_ports
+from genai_pipeline.graph.random_checks import check_random_nodes
 from genai_pipeline.graph.scope import Scope
 from genai_pipeline.graph.scopes import build_scopes, scope_graphs
 from genai_pipeline.graph.uses import below
@@ -42,9 +44,11 @@ def compile_package(
     link_given(root, _given(states), problems)
     graphs = scope_graphs(root, spec)
     live = find_live(root)
+    check_operations(root, problems)
     check_scopes(root, graphs, spec, live, problems)
     needed = check_capabilities(root, spec, problems)
     _check_components_exist(root, spec, refused, problems)
+    check_random_nodes(root, spec, files, problems)
     check_ports(root, _with_state(spec, files, states), problems)
     found = sort_problems(placed(problems, spec.places))
     if problems.failed or refused:

@@ -6,7 +6,7 @@ producers of one value. (Names used for two things were found with the reference
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from genai_pipeline.graph.scope import Scope, ScopeKind, StageNode
@@ -19,10 +19,12 @@ from genai_pipeline.graph.values import (
     input_values,
     item_values,
     loop_values,
+    operation_value,
     parameter_value,
     port_type,
 )
 from genai_pipeline.metadata.model import PackageSpec, StageSpec
+from genai_pipeline.metadata.operations import OperationSpec, known_operation
 from genai_pipeline.problems import Location, Problems
 
 
@@ -109,6 +111,9 @@ class _Declarer:
         if stage.run is not None and stage.state == "advance":
             state = f"{STATE_PREFIX}{stage.run}"
             node.scope.values.setdefault(state, replace(base, key=f"{prefix}{state}", name=state, origin="state"))
+        operation = known_operation(stage.op) if stage.op is not None else None
+        if operation is not None:
+            return list(_operation_outputs(operation, found, base, prefix))
         signature = self.signatures.get(stage.run or "")
         if signature is None:
             node.scope.open[stage.id] = replace(base, key=f"{prefix}{stage.id}", name=stage.id, open=True)
@@ -163,6 +168,20 @@ class _Declarer:
                     f"'{value.name}' is produced twice: by {_maker(first)} and by {_maker(value)}",
                     "every value is produced once: rename one under outputs:",
                 )
+
+
+def _operation_outputs(
+    operation: OperationSpec, named: Iterable[tuple[str, Value]], base: Value, prefix: str
+) -> Iterator[tuple[str, Value]]:
+    """What an operation publishes, with what its declaration says of it: under given names, else ``id.port``."""
+    given = dict(named)
+    for port, value in given.items():
+        if operation.output(port) is None:
+            yield port, value  # reported by the checks of operations
+    for output in operation.outputs:
+        name = f"{base.producer}.{output.name}"
+        value = given.get(output.name) or replace(base, key=f"{prefix}{name}", name=name)
+        yield output.name, operation_value(value, output)
 
 
 def _with_port(value: Value, signature: GraphSignature, port: str, stacked: bool) -> Value:

@@ -10,9 +10,11 @@ from typing import Any, Final
 from genai_pipeline.errors import ExpressionError
 from genai_pipeline.metadata.expressions import Expr, Name, ValueType, names, parse
 from genai_pipeline.metadata.model import Binding, OpCallSpec, OutputSpec, PackageSpec, StageSpec
+from genai_pipeline.metadata.operations import known_operation
 from genai_pipeline.problems import Location
 
 SLOT: Final = re.compile(r"\{([A-Za-z_]\w*)\}", re.ASCII)  # of a prompt template
+_WANTED: Final[Mapping[str, ValueType]] = {"integer": "integer", "number": "number", "boolean": "boolean"}
 STATE_PREFIX: Final = "state:"  # of the pseudo value that stands for a component's state
 
 
@@ -25,7 +27,7 @@ class Use:
     at: Location
     wants: ValueType | None = None
     admission: bool = False  # read before anything runs: only parameters and sizes
-    tentative: bool = False  # an op parameter: a literal unless it names values
+    tentative: bool = False  # a parameter of an unknown op: a literal unless it names values
 
 
 def stage_uses(stage: StageSpec) -> Iterator[Use]:
@@ -36,7 +38,8 @@ def stage_uses(stage: StageSpec) -> Iterator[Use]:
     if stage.guide is not None:
         yield _bound("guide.scale", stage.guide.scale, "number")
         yield from _ports(stage.guide.negative, "guide.negative.")
-    yield from _parameters(stage.params, stage.at, "with.")
+    if stage.op is not None:
+        yield from _parameters(stage.op, stage.params, stage.at, "with.")
     yield from _decode_uses(stage)
     yield from _iterate_uses(stage)
 
@@ -137,7 +140,7 @@ def _iterate_uses(stage: StageSpec) -> Iterator[Use]:
 
 def _call(call: OpCallSpec, prefix: str) -> Iterator[Use]:
     yield from _ports(call.inputs, prefix)
-    yield from _parameters(call.params, call.at, f"{prefix}with.")
+    yield from _parameters(call.op, call.params, call.at, f"{prefix}with.")
 
 
 def _ports(inputs: Mapping[str, Binding | tuple[Binding, ...]], prefix: str) -> Iterator[Use]:
@@ -150,13 +153,21 @@ def _bound(port: str, binding: Binding, wants: ValueType | None = None, *, admis
     return Use(port, binding.expr, binding.at, wants, admission)
 
 
-def _parameters(params: Mapping[str, Any], at: Location, prefix: str) -> Iterator[Use]:
-    """Parameters of an operation that may name values. Which are plain strings, the operation's schema says when it
-    is run; here they only make edges, so that what reads as an expression counts as one."""
+def _parameters(op: str, params: Mapping[str, Any], at: Location, prefix: str) -> Iterator[Use]:
+    """Parameters of an operation that name values: those that its declaration has as numbers, booleans or lists.
+
+    Where nobody knows the operation, what reads as an expression counts as one if there are values of its names.
+    Parameters that are no expressions, or unknown, are reported by the checks of operations.
+    """
+    spec = known_operation(op)
     for name, value in params.items():
+        declared = spec.parameters.get(name) if spec is not None else None
+        if spec is not None and (declared is None or declared.is_literal):
+            continue
         try:
             expr = parse(value, at)
         except ExpressionError:
             continue
         if names(expr):
-            yield Use(f"{prefix}{name}", expr, below(at, f"with.{name}"), tentative=True)
+            wants = None if declared is None else _WANTED.get(declared.type)
+            yield Use(f"{prefix}{name}", expr, below(at, f"with.{name}"), wants, tentative=spec is None)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from genai_pipeline.errors import ExpressionError
+from genai_pipeline.metadata.expression_values import plain
 from genai_pipeline.metadata.expressions import evaluate, names, parse
 from genai_pipeline.problems import Location, Problems, nearest, one_of
 
@@ -52,7 +53,7 @@ class CallParameter:
     @property
     def is_literal(self) -> bool:
         """Whether it is always what is written, never an expression over values."""
-        return self.type in _LITERAL
+        return self.type in LITERAL_TYPES
 
     def faults(self, value: Any) -> Iterator[str]:
         """What is wrong with a value that is no expression, as what it must be instead."""
@@ -74,7 +75,7 @@ class CallParameter:
         if not right_type:
             yield f"one of {one_of(self.values)}" if kind == "choice" else f"of type {kind}"
         elif kind == "choice" and value not in self.values:
-            yield nearest(value, self.values) or f"one of {one_of(self.values)}"
+            yield f"one of {one_of(self.values)}"
         elif self.minimum is not None and value < self.minimum:
             yield f"at least {self.minimum:g}"
         elif self.maximum is not None and value > self.maximum:
@@ -93,7 +94,7 @@ def check_call(what: str, given: Mapping[str, Any], declared: Declared, at: Loca
             problems.error(place, "call.unknown_parameter", f"{what} has no parameter '{name}'", hint)
             continue
         try:
-            faults = [] if _reads_values(value, declared[name], place) else list(declared[name].faults(value))
+            faults = list(_written_faults(value, declared[name], place))
         except ExpressionError as error:
             faults = [str(error)]
         for fault in faults[:1]:
@@ -108,7 +109,7 @@ def call_values(given: Mapping[str, Any], declared: Declared, lookup: Callable[[
     found: dict[str, Any] = {}
     for name, parameter in declared.items():
         value = given.get(name, parameter.default)
-        if name in given and parameter.type not in LITERAL_TYPES:
+        if name in given and not parameter.is_literal:
             value = _evaluated(value, lookup)
             for fault in parameter.faults(value):
                 raise ExpressionError(f"{name} is {value!r}, and must be {fault}")
@@ -119,13 +120,26 @@ def call_values(given: Mapping[str, Any], declared: Declared, lookup: Callable[[
 def _evaluated(value: Any, lookup: Callable[[str], Any]) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [_evaluated(item, lookup) for item in value]
-    return evaluate(parse(value, _NOWHERE), lookup) if isinstance(value, str) else value
+    found = evaluate(parse(value, _NOWHERE), lookup) if isinstance(value, str) else value
+    if hasattr(found, "tolist"):  # an array: of one number that number, else a list
+        found = plain(found) if found.size == 1 and found.ndim < 2 else found.tolist()
+    return list(found) if isinstance(found, tuple) else found
+
+
+def _written_faults(value: Any, parameter: CallParameter, at: Location) -> Iterator[str]:
+    """What is wrong with a parameter as it is written; nothing is known of one that reads values."""
+    if parameter.is_literal:
+        yield from parameter.faults(value)
+    elif not _reads_values(value, parameter, at):
+        yield from parameter.faults(_evaluated(value, _no_value))
+
+
+def _no_value(name: str) -> Any:
+    raise KeyError(name)
 
 
 def _reads_values(value: Any, parameter: CallParameter, at: Location) -> bool:
     """Whether a parameter is an expression over values, so that only a run tells whether it is right."""
-    if parameter.type in LITERAL_TYPES:
-        return False
     if isinstance(value, Sequence) and not isinstance(value, str):
         return any(_reads_values(item, parameter, at) for item in value)
     return isinstance(value, str) and bool(names(parse(value, at)))

@@ -84,6 +84,14 @@ class _Operations(Mapping[str, OperationSpec]):
 OPERATIONS: Final[Mapping[str, OperationSpec]] = _Operations()
 
 
+def known_operation(name: str) -> OperationSpec | None:
+    """The declaration of an operation; None where there is none, or none that can be used."""
+    try:
+        return OPERATIONS.get(name)
+    except OperationUnusableError:
+        return None
+
+
 def load_added(name: str) -> Any:
     """The object behind an operation's entry point. Raises KeyError without one, OperationUnusableError for a fault."""
     points = _added()[name]
@@ -124,5 +132,6 @@ __all__ = [
     "OperationInput",
     "OperationOutput",
     "OperationSpec",
+    "known_operation",
     "load_added",
 ]

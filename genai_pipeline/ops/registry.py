@@ -97,6 +97,8 @@ def _tensor(value: Any, port: OperationInput, context: OpContext) -> Any:
     if array.dtype.kind not in "fiub" or (port.numbers == "integer" and array.dtype.kind not in "iub"):
         wanted = "whole numbers" if port.numbers == "integer" else "numbers"
         raise RequestError(f"'{port.name}' of stage '{context.stage}' takes {wanted}, not {array.dtype}")
+    if port.numbers == "float" and array.dtype.kind != "f":
+        array = array.astype(np.float32)
     if port.rank is None or array.ndim == port.rank:
         return array
     if array.ndim == port.rank - 1:
