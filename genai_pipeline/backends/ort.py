@@ -17,7 +17,9 @@ from genai_pipeline.backends.threads import POOL
 from genai_pipeline.errors import GraphLoadError, OptionError, ProviderFallbackWarning
 from genai_pipeline.graph import onnx_file
 from genai_pipeline.graph.external_data import LoadableGraph, load_model, loadable_graph
+from genai_pipeline.graph.lifted_noise import lift_random_nodes
 from genai_pipeline.graph.logit_rows import rewrite_logit_rows
+from genai_pipeline.graph.signature import GraphSignature
 from genai_pipeline.metadata.session_keys import ASSIGNMENT, DATA_FOLDER, RESERVED
 
 _CPU = "CPUExecutionProvider"
@@ -59,7 +61,8 @@ class OrtBackend:
             warnings.warn(f"component '{request.component}': {note}", ProviderFallbackWarning, stacklevel=2)
         options = _session_options(runtime, request, choice)
         pool = POOL.ensure(runtime, self._threads)
-        source = _source(request)
+        signature = onnx_file.read_signature(Path(request.path), Path(request.root))
+        source = _source(request, signature)
         if source.graph.folder is not None:
             options.add_session_config_entry(DATA_FOLDER, source.graph.folder)
         session = _create(runtime, request, choice, options, source.graph)
@@ -75,22 +78,30 @@ class OrtBackend:
             request.component,
             providers=tuple(short_name(name) for name in running),
             notes=(*choice.notes, *pool.notes, *source.notes, *idle),
-            source=onnx_file.read_signature(Path(request.path), Path(request.root)),
+            source=signature,
             logits=source.logits,
         )
 
 
-def _source(request: LoadRequest) -> _Source:
-    """The file as it is, or rewritten in memory where only some logits are wanted."""
+def _source(request: LoadRequest, signature: GraphSignature) -> _Source:
+    """The file as it is, or rewritten in memory: where it draws random numbers, or only some logits are wanted."""
     path, root = Path(request.path), Path(request.root)
-    if request.logits is None:
+    for node in signature.random_nodes:
+        if node.fault:
+            message = f"component '{request.component}': node {node} draws random numbers that no seed can repeat"
+            raise GraphLoadError(f"{message}: {node.fault}")
+    if request.logits is None and not signature.random_nodes:
         return _Source(loadable_graph(path, root), None)
     model = load_model(path, root)
+    lifted = lift_random_nodes(model)
+    notes = () if not lifted else (f"'{request.component}' draws random numbers that follow from the request's seed",)
+    if request.logits is None:
+        return _Source(loadable_graph(path, root, model), None, notes)
     result = rewrite_logit_rows(model, request.logits)
     if not result.rewritten:
         note = f"'{request.component}' computes the logits of every token of a run: {result.reason}"
-        return _Source(loadable_graph(path, root), None, (note,))
-    return _Source(loadable_graph(path, root, model), request.logits)
+        return _Source(loadable_graph(path, root, model if lifted else None), None, (*notes, note))
+    return _Source(loadable_graph(path, root, model), request.logits, notes)
 
 
 def _session_options(runtime: Any, request: LoadRequest, choice: ProviderChoice) -> Any:

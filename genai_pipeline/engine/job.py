@@ -18,6 +18,7 @@ from genai_pipeline.engine.outer_values import digest
 from genai_pipeline.engine.result_cache import ResultCache
 from genai_pipeline.errors import RequestError
 from genai_pipeline.graph.plan import StagePlan
+from genai_pipeline.graph.random_nodes import RANDOM_SEED
 from genai_pipeline.graph.signature import Port
 from genai_pipeline.metadata.expressions import evaluate
 from genai_pipeline.metadata.model import ComponentSpec
@@ -63,7 +64,8 @@ class JobStage:
         self._unbatched = frozenset(spec.no_batch_axis)
         self._ports = dict(port_bindings(stage))
         outputs = [graph.signature.outputs[port] for port in stage.outputs]
-        self._stacks = spec.batch == "stack" and all(port.batched for port in outputs)
+        self._draws = RANDOM_SEED in graph.signature.inputs
+        self._stacks = spec.batch == "stack" and not self._draws and all(port.batched for port in outputs)
 
     def job(self, id: int, call: Call) -> Job:
         """The run that ``call`` asks for. Raises RequestError for values that the graph cannot take."""
@@ -79,6 +81,8 @@ class JobStage:
         if len(set(rows.values())) > 1:
             counts = ", ".join(f"'{name}' {count}" for name, count in rows.items())
             raise RequestError(f"stage '{self.path}' has inputs with different numbers of rows: {counts}")
+        if self._draws:
+            inputs[RANDOM_SEED] = np.array(_drawn_seed(self.path, call), np.int64)
         key = self._batch_key(inputs) if rows and self._stacks else id
         return Job(id, self.path, call, inputs, next(iter(rows.values()), 1), key, self._digest(inputs))
 
@@ -99,7 +103,7 @@ class JobStage:
 
     def run(self, jobs: Sequence[Job]) -> list[Arrays]:
         """Outputs by value key for each job. Raises GraphRunError."""
-        joined = {name: self._join(name, [job.inputs[name] for job in jobs]) for name in self._ports}
+        joined = {name: self._join(name, [job.inputs[name] for job in jobs]) for name in jobs[0].inputs}
         for name, array in joined.items():
             self._binding.bind_input(name, Buffer.of(array))
         memory = {name: self._memory(name, joined) for name in self._stage.outputs}
@@ -174,6 +178,12 @@ class JobStage:
         dims = self._graph.signature.outputs[name].shape or ("",) * rank
         for dim in dims[1:]:
             yield slice(sizes.get(dim) if isinstance(dim, str) else None)
+
+
+def _drawn_seed(path: str, call: Call) -> int:
+    """Where the random numbers of a graph start: another number for each request's seed, stage and item."""
+    words = repr((call.request.request.seed, path, call.item)).encode()
+    return int.from_bytes(hashlib.blake2b(words, digest_size=8, person=b"graph noise").digest(), "little") >> 1
 
 
 def _starts(arrays: Sequence[NDArray[Any]]) -> list[int]:

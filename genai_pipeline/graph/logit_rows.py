@@ -9,11 +9,11 @@ asked for are exactly those of the full result.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from genai_pipeline.graph import onnx_file
+from genai_pipeline.graph.emitter import Emitter
 from genai_pipeline.graph.position_wise import NotPositionWiseError, Step, is_position_wise, step_of
 from genai_pipeline.graph.value_facts import is_free
 
@@ -135,42 +135,12 @@ def _keeps_positions(node: ir.Node) -> bool:
     return "Normalization" in node.op_type or node.op_type in ("Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze")
 
 
-class _Emitter:
-    """Adds nodes and constants at the end of a graph, under names of their own."""
-
-    def __init__(self, graph: ir.Graph) -> None:
-        self._graph = graph
-        self._count = 0
-
-    def node(
-        self, domain: str, op_type: str, inputs: Sequence[ir.Value | None], attributes: Mapping[str, ir.Attr]
-    ) -> ir.Value:
-        """The first output of a new node."""
-        node = onnx_file.ir.Node(domain, op_type, inputs, attributes, name=self._name(op_type))
-        node.outputs[0].name = f"{node.name}/out"
-        self._graph.append(node)
-        return node.outputs[0]
-
-    def ints(self, values: Sequence[int]) -> ir.Value:
-        """A constant int64 vector."""
-        name = self._name("ints")
-        tensor = onnx_file.ir.tensor(list(values), dtype=onnx_file.ir.DataType.INT64, name=name)
-        value = onnx_file.ir.Value(name=name, shape=onnx_file.ir.Shape([len(values)]), const_value=tensor)
-        value.dtype = onnx_file.ir.DataType.INT64
-        self._graph.register_initializer(value)
-        return value
-
-    def _name(self, what: str) -> str:
-        self._count += 1
-        return f"{LOGIT_ROWS}/{what}_{self._count}"
-
-
 def _rebuild(graph: ir.Graph, logits: ir.Value, cone: _Cone) -> None:
     """Compute the picked rows beside the old nodes, make them the output, and drop what nobody reads any more."""
     ir_ = onnx_file.ir
     rows = ir_.Value(name=LOGIT_ROWS, shape=ir_.Shape(["logit_rows_count"]), type=ir_.TensorType(ir_.DataType.INT64))
     graph.inputs.append(rows)
-    emitter = _Emitter(graph)
+    emitter = Emitter(graph, LOGIT_ROWS)
     flat = cone.hidden
     if cone.leading == 2:
         flat = emitter.node("", "Flatten", [flat], {"axis": ir_.AttrInt64("axis", 2)})

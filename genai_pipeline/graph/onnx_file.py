@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from genai_pipeline.errors import GraphFileError
 from genai_pipeline.graph.onnx_wire import WireError, outline
+from genai_pipeline.graph.random_nodes import random_nodes
 from genai_pipeline.graph.signature import Dim, GraphSignature, Port
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ def signature_of(model: onnx.ModelProto) -> GraphSignature:
         opset={entry.domain or "ai.onnx": entry.version for entry in model.opset_import},
         metadata={entry.key: entry.value for entry in model.metadata_props},
         windows=_attention_windows(graph),
+        random_nodes=random_nodes(model),
     )
 
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from genai_pipeline.graph import onnx_file
+from genai_pipeline.graph.emitter import Emitter
 from genai_pipeline.graph.value_facts import (
     ELEMENTWISE,
     HEADS,
@@ -31,22 +32,11 @@ from genai_pipeline.graph.value_facts import (
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-if TYPE_CHECKING:
     Attributes = Mapping[str, ir.Attr]
 
 
 class NotPositionWiseError(Exception):
     """A node mixes positions, or cannot be shown not to; the message is the reason."""
-
-
-class Emitter(Protocol):
-    """Adds nodes and constants to the graph that is being rewritten."""
-
-    def node(self, domain: str, op_type: str, inputs: Sequence[ir.Value | None], attributes: Attributes) -> ir.Value:
-        """The first output of a new node."""
-
-    def ints(self, values: Sequence[int]) -> ir.Value:
-        """A constant int64 vector."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from genai_pipeline.graph.random_nodes import RandomNode
+
 Dim = int | str  # a fixed size, or the name of a symbolic one ("" when it has none)
 
 
@@ -32,3 +34,4 @@ class GraphSignature:
     metadata: Mapping[str, str]
     # Past port -> attention window of the node that reads it; None: it reads the whole past; absent: not known.
     windows: Mapping[str, int | None] = field(default_factory=dict)
+    random_nodes: tuple[RandomNode, ...] = ()
