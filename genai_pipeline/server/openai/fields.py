@@ -24,6 +24,8 @@ _ELSEWHERE: Final = frozenset(
         "system",
         "raw",
         "suffix",
+        "images",  # over HTTP, media come in messages: a path would be one of this machine
+        "audio",
         "key",
         "priority",
         _LIMIT,
