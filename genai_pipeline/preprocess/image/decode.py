@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from genai_pipeline.metadata.call_parameters import CallParameter
+from genai_pipeline.preprocess.image.headers import jpeg_scans, webp_size
 from genai_pipeline.preprocess.image.picture import IMAGE, MAX_PIXELS, Picture, Pixels, fail, size_of
 from genai_pipeline.preprocess.media import read_media
 from genai_pipeline.preprocess.program_steps import SOURCE, Source, Step
 
-if TYPE_CHECKING:
-    from PIL import Image
-
 _UNNAMED: Final = "the image"
-_SCAN: Final = b"\xff\xda"  # begins a scan of a JPEG file, and stands nowhere else in its compressed data
-_SCANNED_PIXELS: Final = 2**31  # scans times pixels: each scan of a progressive JPEG goes over the whole picture
+_SCANNED_PIXELS: Final = 2**31  # most scans of a JPEG times pixels
 _ARRAY_CHANNELS: Final = (1, 3, 4)
 
 
@@ -26,16 +23,17 @@ def decode(source: Source, params: Mapping[str, Any]) -> Picture:
     from genai_pipeline.preprocess.image import pillow
 
     what = source.param or _UNNAMED
+    data = b""
     if isinstance(source.media, np.ndarray):
         image = pillow.of_pixels(_checked_array(source.media, what))
     elif pillow.is_image(source.media):
         image = source.media
     else:
         data = read_media(source.media, what, params["max_bytes"])
-        _check_webp(data, params["max_pixels"], what)
+        _check_size(webp_size(data) or (1, 1), params["max_pixels"], what)
         image = pillow.open_image(data, what)
-        _check_scans(data, image, what)
     _check_size(image.size, params["max_pixels"], what)
+    _check_scans(jpeg_scans(data), image.size, what)
     pillow.load(image, what)
     turn = pillow.orientation(image)
     background = params["background"] if params["alpha"] == "blend" else None
@@ -70,21 +68,11 @@ def _check_size(size: tuple[int, int], max_pixels: int, what: str) -> None:
         raise fail(what, f"{what} has {width} x {height} pixels", f"at most {max_pixels} pixels are decoded")
 
 
-def _check_scans(data: bytes, image: Image.Image, what: str) -> None:
-    """A JPEG file of a few kilobytes can have thousands of scans, each as slow as the whole picture."""
-    if image.format not in ("JPEG", "MPO"):
-        return
-    scans, pixels = data.count(_SCAN), image.width * image.height
-    if scans * pixels > _SCANNED_PIXELS:
-        raise fail(what, f"{what} is a JPEG with {scans} scans of {pixels} pixels", "save it again as a plain JPEG")
-
-
-def _check_webp(data: bytes, max_pixels: int, what: str) -> None:
-    """The decoder of WebP takes memory for the whole canvas as soon as it opens a file."""
-    if data[:4] != b"RIFF" or data[8:12] != b"WEBP" or data[12:16] != b"VP8X" or len(data) < 30:
-        return
-    width, height = (int.from_bytes(data[at : at + 3], "little") + 1 for at in (24, 27))
-    _check_size((width, height), max_pixels, what)
+def _check_scans(scans: int, size: tuple[int, int], what: str) -> None:
+    width, height = size
+    if scans * width * height > _SCANNED_PIXELS:
+        message = f"{what} is a JPEG with {scans} scans of {width} x {height} pixels"
+        raise fail(what, message, "save it again as a plain JPEG")
 
 
 DECODE: Final = Step(
