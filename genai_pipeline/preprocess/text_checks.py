@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from genai_pipeline.errors import PackagePathError
 from genai_pipeline.graph.uses import below, stage_uses
 from genai_pipeline.metadata.expressions import TokensLiteral, walk
-from genai_pipeline.metadata.model import GenerationSpec, PackageSpec, StageSpec, TokenizerSpec
+from genai_pipeline.metadata.model import DecodeSpec, GenerationSpec, PackageSpec, StageSpec, TokenizerSpec
 from genai_pipeline.metadata.paths import resolve_inside
 from genai_pipeline.preprocess.chat import read_chat_template
 from genai_pipeline.preprocess.input_checks import check_inputs
 from genai_pipeline.preprocess.package_texts import placeholder_tokens
 from genai_pipeline.preprocess.token_template import check_template
-from genai_pipeline.preprocess.tokenizer import Tokenizer, read_tokenizer
+from genai_pipeline.preprocess.tokenizer import LOADABLE, Tokenizer, read_tokenizer
 from genai_pipeline.problems import Problems
 
 
@@ -33,7 +34,8 @@ def check_text(spec: PackageSpec, vocab_sizes: Mapping[str, int], problems: Prob
         tokenizer = tokenizers.get(stage.decode.tokenizer or "default")
         if tokenizer is not None:
             _check_loop_tokens(stage, tokenizer, problems)
-            pieces, place = stage.decode.prompt_template or (), below(stage.decode.at, "prompt")
+            place = below(stage.decode.at, "prompt")
+            pieces = [piece.text for piece in stage.decode.prompt_template or ()]
             check_template(pieces, tokenizer, spec.parameters, place, problems)
             _check_default_stops(stage.decode.generation, tokenizer, problems)
             _check_default_stops(spec.generation, tokenizer, problems)
@@ -46,7 +48,7 @@ def check_text(spec: PackageSpec, vocab_sizes: Mapping[str, int], problems: Prob
 
 
 def _check_tokenizer(spec: PackageSpec, declared: TokenizerSpec, problems: Problems) -> Tokenizer | None:
-    if declared.kind != "tokenizers" or not _is_there(spec, declared.file):
+    if declared.kind not in LOADABLE or not _is_there(spec, declared.file):
         return None
     placeholders = placeholder_tokens(spec, declared.name)
     tokenizer = read_tokenizer(spec.root, declared, problems, placeholders.values())
@@ -103,6 +105,24 @@ def _check_loop_tokens(stage: StageSpec, tokenizer: Tokenizer, problems: Problem
         for index, token in enumerate(tokens):
             at = replace(stage.at, path=f"{stage.at.path}.{field}[{index}]")
             tokenizer.vocabulary.resolve(field, token, at, problems)
+    _check_times(stage.decode, tokenizer, problems)
+
+
+def _check_times(decode: DecodeSpec, tokenizer: Tokenizer, problems: Problems) -> None:
+    """Tokens that mark times: the first, the latest that may begin an answer, the last, in this order."""
+    times = decode.times
+    if times is None:
+        return
+    fields = {"first": times.first, "latest_start": times.latest_start, "last": times.last}
+    found = {
+        field: tokenizer.vocabulary.resolve(f"times.{field}", token, below(times.at, field), problems)
+        for field, token in fields.items()
+        if token is not None
+    }
+    for (field, token), (later, other) in pairwise(found.items()):
+        if token is not None and other is not None and token > other:
+            message = f"times.{later} is token {other}, before {field}, which is token {token}"
+            problems.error(below(times.at, later), "tokenizer.times", message, "marks are in the order of their ids")
 
 
 def _check_written_tokens(

@@ -43,6 +43,7 @@ from genai_pipeline.problems import Problems, nearest, one_of
 if TYPE_CHECKING:
     import tokenizers
 
+LOADABLE = ("tokenizers", *listed_tokens.KINDS)  # kinds of tokenizer files
 _LAST_ID = (1 << 32) - 1
 SHORT = 256  # tokens up to which decoding is too short to let others run
 
@@ -258,7 +259,7 @@ def read_tokenizer(
 
     ``reserved``: see ``Tokenizer``.
     """
-    if spec.kind not in ("tokenizers", *listed_tokens.KINDS):
+    if spec.kind not in LOADABLE:
         hint = "use kind 'tokenizers', a tokenizer.json"
         problems.error(spec.at, "tokenizer.kind", f"tokenizer kind '{spec.kind}' cannot be loaded yet", hint)
         return None
