@@ -30,6 +30,7 @@ SUPPORTED: Final = frozenset(
         "input.optional",
         "input.program",
         "input.placeholder",
+        "parameter.from",
         "tokenizer.truncate",
         "tokenizer.pad_to",
         "output.text",
@@ -39,6 +40,10 @@ SUPPORTED: Final = frozenset(
         "output.segments",
         "loop.decode",
         "decode.template",
+        "decode.times",
+        "decode.carry",
+        "decode.generation",
+        "span.one",
         "binding.tokens",
         "loop.iterate",
         "loop.iterate.over",
@@ -186,7 +191,8 @@ def _component_needs(component: ComponentSpec) -> Iterator[Need]:
         if used:
             yield Need(capability, below(at, key), what)
     if component.span is not None:
-        yield Need("span", component.span.at, what)
+        one = component.span.first == component.span.later == 1
+        yield Need("span.one" if one else "span", component.span.at, what)
     for kv in component.kv:
         yield from _kv_needs(kv, what)
 
@@ -220,11 +226,20 @@ def _stage_needs(node: StageNode, spec: PackageSpec) -> Iterator[Need]:
         yield Need("guide", stage.guide.at, what)
     if stage.when is not None:
         yield Need("when", stage.when.at, what)
+    yield from _in_body_needs(node, what)
     if stage.state == "read":
         yield Need("state.read", below(stage.at, "state"), what)
     for use in (*stage_uses(stage), *body_uses(stage)):
         if any(isinstance(part, TokensLiteral) for part in walk(use.expr)):
             yield Need("binding.tokens", use.at, what)
+
+
+def _in_body_needs(node: StageNode, what: str) -> Iterator[Need]:
+    """What a stage of a decode body cannot do there: all rows of a run take the same stages."""
+    stage = node.spec
+    odd = next((place.at for place in (stage.when, stage.guide) if place is not None), stage.at)
+    if node.scope.kind == "decode" and (odd is not stage.at or stage.for_each or stage.kind in ("group", "iterate")):
+        yield Need("decode.body", odd, what)
 
 
 def _loop_needs(node: StageNode) -> Iterator[Need]:
@@ -252,6 +267,7 @@ def _decode_needs(node: StageNode, what: str) -> Iterator[Need]:
     stop_when = decode.stop.when if decode.stop else None
     places = {
         "decode.template": below(decode.at, "prompt") if decode.prompt_template is not None else None,
+        "decode.times": decode.times.at if decode.times is not None else None,
         "decode.tokens": below(decode.at, "tokens") if decode.tokens is not None else None,
         "decode.block": below(decode.at, "block") if decode.block is not None else None,
         "decode.carry": next((carry.at for carry in decode.carry.values()), None),

@@ -12,6 +12,7 @@ from genai_pipeline.graph.uses import Use, admission_uses, below, body_uses, nam
 from genai_pipeline.graph.values import FIELDS, WINDOW_FIELDS
 from genai_pipeline.metadata.expressions import names
 from genai_pipeline.metadata.model import InputSpec, PackageSpec, StageSpec
+from genai_pipeline.preprocess.choices import check_choices
 from genai_pipeline.preprocess.given_inputs import MEDIA
 from genai_pipeline.preprocess.placeholder_checks import check_placeholders
 from genai_pipeline.preprocess.programs import Program, check_program
@@ -31,6 +32,7 @@ def check_inputs(spec: PackageSpec, tokenizers: Mapping[str, Tokenizer], problem
         for name in sorted(names(use.expr)):
             _check_read(name, use, spec, published, problems)
     _check_lengths(spec, tokenizers, problems)
+    check_choices(spec, problems)
     check_placeholders(spec, tokenizers, published, problems)
 
 

@@ -15,6 +15,7 @@ from genai_pipeline.metadata.model import InputSpec, PackageSpec
 from genai_pipeline.option_values import boolean
 from genai_pipeline.preprocess.answer_options import AnswerOptions
 from genai_pipeline.preprocess.chat import ChatTemplate
+from genai_pipeline.preprocess.choices import with_choices
 from genai_pipeline.preprocess.given_inputs import MEDIA, GivenInputs, absent, sources_of
 from genai_pipeline.preprocess.items import DIGEST, Item, publish
 from genai_pipeline.preprocess.media_parts import MediaPart, take_media
@@ -44,6 +45,7 @@ class PromptReader:
         self._package = package
         self.tokenizers = tokenizers
         self._token_bytes: dict[str, TokenBytes] = {}
+        self._parameters = with_choices(package)
         self._given = GivenInputs(package)
         self._texts = PackageTexts(package, tokenizers, read)
         self._others = {name: spec for name, spec in package.inputs.items() if spec.modality != "text"}
@@ -97,13 +99,11 @@ class PromptReader:
         _check_plain(system, suffix, boolean("raw", raw), plain=prompt is not None)
         media = {**self._option("images", "image", images), **self._option("audio", "audio", audio)}
         ask = Ask(prompt, messages, tokens, system, raw, suffix)
-        return self._values(
-            {spec.name: ask}, media, read_parameters(self._package.parameters, parameters or {}), answer
-        )
+        return self._values({spec.name: ask}, media, read_parameters(self._parameters, parameters or {}), answer)
 
     def inputs(self, given: Mapping[str, Any], answer: AnswerOptions = _PLAIN_ANSWER) -> dict[str, Any]:
         """Values of a request that names declared inputs and parameters; a list of messages is a conversation."""
-        inputs, parameters = self._package.inputs, self._package.parameters
+        inputs, parameters = self._package.inputs, self._parameters
         for name in given:
             if name not in inputs and name not in parameters:
                 known = [*inputs, *parameters]
