@@ -38,7 +38,7 @@ def check_package(path: str | Path, lend: Callable[[str], Path] | None = None) -
     from genai_pipeline.metadata.load import load_package
     from genai_pipeline.metadata.places import placed
     from genai_pipeline.preprocess.text_checks import check_text
-    from genai_pipeline.sampling.params import check_declared_options
+    from genai_pipeline.sampling.params import check_declared_options, loop_generations
 
     spec, found = load_package(package_path(path))
     problems = Problems()
@@ -48,7 +48,8 @@ def check_package(path: str | Path, lend: Callable[[str], Path] | None = None) -
     spec = borrow(spec, lend or cached, problems)
     plan, more = compile_package(spec, tuple(problems))
     problems.extend(more)
-    check_declared_options(spec.generation, problems)
+    for generation in (spec.generation, *loop_generations(spec.stages)):
+        check_declared_options(generation, problems)
     tokenizers = check_text(spec, plan.facts["vocab_sizes"] if plan is not None else {}, problems)
     found = sort_problems(placed(problems, spec.places))
     return CheckedPackage(spec, None if problems.failed else plan, tokenizers, found)

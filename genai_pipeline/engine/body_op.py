@@ -40,20 +40,20 @@ class BodyOp:
         self,
         stage: StagePlan,
         operation: Operation,
-        scope: str,
+        reads: BodyReads,
         tokenizers: Mapping[str, Tokenizer],
         *,
         settled: bool,
         last_reader_of: frozenset[str],
     ) -> None:
         self.id = stage.id
-        self.loop_names = loop_names(stage, scope)
+        self.loop_names = loop_names(reads)
         self._stage = stage
         self._operation = operation
-        self._reads = BodyReads(stage.reads, scope)
+        self._reads = reads
         self._tokenizers = tokenizers
         self._settled = settled
-        self._path = f"{scope}/{stage.id}"
+        self._path = f"{reads.scope}/{stage.id}"
         self._inputs = {port: _Input.of(bound, self._reads) for port, bound in stage.spec.inputs.items()}
         used = Counter(name for bound in stage.spec.inputs.values() for name in _names(bound))
         once = {stage.reads[name] for name, count in used.items() if count == 1}
@@ -130,6 +130,8 @@ class _Input:
         """The value of a row."""
         if self.key is not None:
             return context.body[self.key].rows[row]
+        if self.loop in context.carried:
+            return context.carried[self.loop].rows[row]
         if self.loop is not None:
             return _own(context.loop.array(self.loop), context.batch, row, self.loop)
         if isinstance(self.bound, tuple):

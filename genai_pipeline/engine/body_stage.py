@@ -14,12 +14,12 @@ from genai_pipeline.engine.buffers import GrowingArray
 from genai_pipeline.engine.feeds import (
     BodyFeed,
     BodyReads,
+    CarryFeed,
     Context,
     ExpressionFeed,
     Feed,
     KeptFeed,
     LoopFeed,
-    local_key,
 )
 from genai_pipeline.graph.logit_rows import LOGIT_ROWS
 from genai_pipeline.graph.plan import StagePlan
@@ -35,14 +35,13 @@ class BodyStage:
     ``settled``: it reads nothing that changes while a sequence runs, so that it runs again only for other rows.
     """
 
-    def __init__(self, stage: StagePlan, graph: LoadedGraph, scope: str, *, settled: bool) -> None:
+    def __init__(self, stage: StagePlan, graph: LoadedGraph, reads: BodyReads, *, settled: bool) -> None:
         assert stage.spec.run is not None
         self.id = stage.id
-        self.loop_names = loop_names(stage, scope)
+        self.loop_names = loop_names(reads)
         self.component = stage.spec.run
         self.graph = graph
         self.binding = graph.binding()
-        reads = BodyReads(stage.reads, scope)
         self._feeds = {
             port: _feed(reads, binding, graph.signature.inputs[port]) for port, binding in port_bindings(stage)
         }
@@ -160,9 +159,9 @@ def _memory(port: Port) -> GrowingArray:
     return GrowingArray(numpy_dtype(port.dtype))
 
 
-def loop_names(stage: StagePlan, scope: str) -> frozenset[str]:
+def loop_names(reads: BodyReads) -> frozenset[str]:
     """The x of every ``loop.x`` of its own loop that a body stage reads."""
-    local = (local_key(key, scope) for key in stage.reads.values())
+    local = map(reads.local, reads.keys)
     return frozenset(name.removeprefix("loop.") for name in local if name is not None and name.startswith("loop."))
 
 
@@ -171,8 +170,11 @@ def _feed(reads: BodyReads, binding: Binding, port: Port) -> Feed:
     if isinstance(binding.expr, Name):
         local = reads.local(binding.expr.text)
         if local is not None:
-            if local.startswith("loop."):
-                return LoopFeed(local.removeprefix("loop."), dtype, rank)
+            loop_name = local.removeprefix("loop.")
+            if loop_name in reads.carried and loop_name != local:
+                return CarryFeed(loop_name, dtype, rank)
+            if loop_name != local:
+                return LoopFeed(loop_name, dtype, rank)
             return BodyFeed(reads.keys[binding.expr.text], dtype)
     feed = ExpressionFeed(binding.expr, reads, dtype, rank, port.batched)
     return KeptFeed(feed) if reads.around(binding.expr) else feed

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from genai_pipeline.backends.protocol import LoadedGraph
 from genai_pipeline.engine.batch import Batch
+from genai_pipeline.engine.carry import Carry
 from genai_pipeline.engine.choosing import Chooser, Picks, forced_tokens
 from genai_pipeline.engine.given_state import GivenState
 from genai_pipeline.engine.intake import Intake
@@ -53,7 +54,9 @@ class DecodeLoop:
         self._pool = pool
         self._keeper = keeper
         logits_key = stage.body.reads[stage.spec.decode.logits or ""]
-        self._lanes = {kind: Lane(stage.body, logits_key, graphs, pool, rules.tokenizers) for kind in RUN_KINDS}
+        carry = Carry(stage)
+        self._lanes = {kind: Lane(stage.body, logits_key, graphs, pool, rules.tokenizers, carry) for kind in RUN_KINDS}
+        self._ran: Lane | None = None  # the last lane that did
         self._chooser = Chooser(rules)
         self._suppressed = frozenset(rules.suppressed)
         self._per_run = bool(PER_RUN & self._lanes["decode"].loop_reads)
@@ -119,7 +122,8 @@ class DecodeLoop:
     def run(self, kind: str, batch: Batch) -> NDArray[np.float32]:
         """Logits of the tokens that are read; masks are filled meanwhile. Raises GraphRunError."""
         self._chooser.prepare(batch)
-        return self._lanes[kind].run(batch)
+        self._ran = self._lanes[kind]
+        return self._ran.run(batch)
 
     def choose(self, batch: Batch, logits: NDArray[np.float32]) -> list[Picks]:
         """The tokens of each row that samples, or its error."""
@@ -129,8 +133,9 @@ class DecodeLoop:
         """Make the state of the batch's tokens count, less that of drafts that were wrong."""
         stops = _right(batch, picks) if any(batch.drafts) else batch.stops
         self._pool.commit(batch.rows, stops)
-        for sequence, stop in zip(batch.sequences, stops, strict=True):
-            sequence.num_computed = stop
+        assert self._ran is not None
+        for sequence, stop, carried in zip(batch.sequences, stops, self._ran.carried, strict=True):
+            sequence.num_computed, sequence.carried = stop, carried
             if self.rules.snapshots and stop % PAGE_TOKENS == 0:
                 self._pool.snapshot(sequence.row)
         for row, drafts in zip(batch.rows, batch.drafts, strict=True):
@@ -144,6 +149,7 @@ class DecodeLoop:
             reserved = self._pool.reserve(target.row, length)
             assert reserved, "both have as many tokens"
             self._pool.graft(source.row, target.row, start, length)
+        target.carried = source.carried
         target.num_computed = length
 
     def forced(self, sequence: Sequence) -> list[int]:

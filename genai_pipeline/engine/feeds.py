@@ -13,7 +13,7 @@ from genai_pipeline.backends.protocol import Buffer
 from genai_pipeline.engine.batch import Batch
 from genai_pipeline.engine.body_values import BodyValue
 from genai_pipeline.engine.loop_values import LoopValues
-from genai_pipeline.errors import RequestError
+from genai_pipeline.errors import GraphRunError, RequestError
 from genai_pipeline.metadata.expressions import Expr, evaluate, names
 
 
@@ -25,14 +25,22 @@ class Context:
     loop: LoopValues
     body: Mapping[str, BodyValue]  # value key -> what an earlier stage of this run produced
     members: tuple[int, ...]
+    carried: Mapping[str, BodyValue] = field(default_factory=dict)  # what the loop carries, by name
+
+    def of_loop(self, name: str, row: int) -> object:
+        """A value of the loop for one row, without the batch axis."""
+        if name in self.carried:
+            return _of_row(self.carried[name].array, row)
+        return _of_row(self.loop.array(name), row)
 
 
 @dataclass(frozen=True, slots=True)
 class BodyReads:
-    """What names mean in a body: ``keys`` as the plan has them, ``scope`` the body's."""
+    """What names mean in a body: ``keys`` as the plan has them, ``scope`` the body's, ``carried`` names of its loop."""
 
     keys: Mapping[str, str]
     scope: str
+    carried: frozenset[str] = frozenset()
 
     def local(self, name: str) -> str | None:
         """The key of a name within the body, ``loop.x`` or a stage's output; None for what is around the loop."""
@@ -52,7 +60,7 @@ class BodyReads:
             if local is None:
                 return values[key]
             if local.startswith("loop."):
-                return _of_row(context.loop.array(local.removeprefix("loop.")), row)
+                return context.of_loop(local.removeprefix("loop."), row)
             return _of_row(context.body[key].array, row)
 
         return lookup
@@ -103,6 +111,26 @@ class BodyFeed:
 
     def forget(self) -> None:
         """Nothing is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class CarryFeed:
+    """A value that the loop carries."""
+
+    name: str
+    dtype: np.dtype[Any]
+    rank: int | None
+
+    def buffer(self, context: Context) -> Buffer:
+        """The rows stacked."""
+        row_rank = None if self.rank is None else self.rank - 1
+        rows = [as_port(row, self.dtype, row_rank) for row in context.carried[self.name].rows]
+        if len({row.shape for row in rows}) > 1:
+            raise GraphRunError(f"rows carry '{self.name}' in different shapes: they have to run alone")
+        return Buffer.of(np.ascontiguousarray(rows[0][None] if len(rows) == 1 else np.stack(rows)))
+
+    def forget(self) -> None:
+        """The sequences keep it."""
 
 
 @dataclass(frozen=True, slots=True)

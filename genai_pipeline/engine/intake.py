@@ -15,6 +15,7 @@ from genai_pipeline.constraints.state import Constraint
 from genai_pipeline.engine.admission import Grant, grant
 from genai_pipeline.engine.answers import Answers
 from genai_pipeline.engine.beams import Search, check_search
+from genai_pipeline.engine.loop_options import LoopOptions
 from genai_pipeline.engine.loop_prompt import LoopPrompt
 from genai_pipeline.engine.outer_values import OuterValues
 from genai_pipeline.engine.request import RequestState
@@ -53,6 +54,7 @@ class Intake:
         self._outer = OuterValues(stage.body, graphs, digests=rules.keeps)
         self._answers = Answers(stage.id, rules)
         self._loop = stage.body.id
+        self._options = LoopOptions(stage.spec.decode.generation, rules)
         self._prompt = LoopPrompt(stage, rules.tokenizers.get(stage.spec.decode.tokenizer or DEFAULT))
 
     def admit(self, state: RequestState, values: Mapping[str, Any]) -> Admitted | None:
@@ -61,7 +63,7 @@ class Intake:
         ``values``: those of the scope that the loop stands in. Raises PromptTooLongError, CapacityError, OptionError or
         RequestError.
         """
-        options = state.request.options
+        options = self._options.of(state.request.options)
         if options.stop and self._rules.decoder is None:
             message = f"'{self._stage.id}' gives no text that could be searched for stop strings"
             raise RequestError(message, param="stop")
@@ -87,7 +89,8 @@ class Intake:
         """
         admitted = admitted or self.admit(state, values)
         assert admitted is not None, "a loop starts once its prompt is there"
-        prompt, options, request = self._prompt.tokens(values), state.request.options, state.request
+        request, prompt = state.request, self._prompt.tokens(values)
+        options = self._options.of(request.options)
         constraint, text = admitted.constraint, self._prompt.text(values)
         outer, not_yet = self._outer.of(values), self._not_yet(options)
         sequences: list[Sequence] = []
@@ -110,6 +113,8 @@ class Intake:
                     sampling=sampling_state(options, prompt),
                     constraint=answer.constraint,
                     budget=answer.budget,
+                    options=options,
+                    max_chunk=self._rules.max_chunk,
                 )
             )
         return sequences
@@ -137,6 +142,8 @@ class Intake:
                     outer=first.outer,
                     not_yet=first.not_yet,
                     sampling=sampling_state(options, prompt),
+                    options=options,
+                    max_chunk=first.max_chunk,
                 )
             )
         return Search(answers, beams, BeamSearch(options, first.max_tokens, self._rules.end_tokens(options)))

@@ -15,7 +15,8 @@ from genai_pipeline.engine.body_op import BodyOp
 from genai_pipeline.engine.body_stage import BodyStage
 from genai_pipeline.engine.body_values import BodyValue
 from genai_pipeline.engine.buffers import GrowingArray
-from genai_pipeline.engine.feeds import Context, local_key
+from genai_pipeline.engine.carry import Carry
+from genai_pipeline.engine.feeds import BodyReads, Context, local_key
 from genai_pipeline.engine.loop_values import Frame, LoopValues
 from genai_pipeline.graph.plan import ScopePlan, StagePlan
 from genai_pipeline.kv.pool import KvPool
@@ -33,11 +34,13 @@ class Lane:
         graphs: Mapping[str, LoadedGraph],
         pool: KvPool,
         tokenizers: Mapping[str, Tokenizer],
+        carry: Carry,
     ) -> None:
-        self._stages = _stages(body, graphs, pool, tokenizers)
+        self._carry = carry
+        self.carried: list[dict[str, Any]] = []  # what the rows of the last run carry on, row by row
+        self._stages = _stages(body, graphs, pool, tokenizers, carry.names)
         self._runs = [stage for stage in self._stages if isinstance(stage, BodyStage)]
-        reads = {read for stage in self._runs for read in stage.loop_reads()}
-        self._values = LoopValues(reads)
+        self._values = LoopValues({read for stage in self._runs for read in stage.loop_reads()})
         self.loop_reads = frozenset(name for stage in self._stages for name in stage.loop_names)
         self._logits_key = logits_key
         self._logit_rows = GrowingArray(np.dtype(np.int64))
@@ -54,9 +57,11 @@ class Lane:
         self._values.update(Frame(batch, self._pool.pad_side, past_width))
         logit_rows = self._fill_logit_rows(batch)
         produced: dict[str, BodyValue] = {}
-        context = Context(batch, self._values, produced, tuple([sequence.id for sequence in batch.sequences]))
+        members = tuple([sequence.id for sequence in batch.sequences])
+        context = Context(batch, self._values, produced, members, self._carry.values(batch))
         for one in self._stages:
             produced.update(one.run(context, logit_rows) if isinstance(one, BodyStage) else one.run(context))
+        self.carried = self._carry.after(batch, produced)
         logits: NDArray[Any] = produced[self._logits_key].array
         if not self._gathers:
             logits = _read_rows(logits, batch, self._logit_rows.array)
@@ -75,7 +80,11 @@ class Lane:
 
 
 def _stages(
-    body: ScopePlan, graphs: Mapping[str, LoadedGraph], pool: KvPool, tokenizers: Mapping[str, Tokenizer]
+    body: ScopePlan,
+    graphs: Mapping[str, LoadedGraph],
+    pool: KvPool,
+    tokenizers: Mapping[str, Tokenizer],
+    carried: frozenset[str],
 ) -> list[BodyStage | BodyOp]:
     """The stages of a body in dataflow order."""
     readers = Counter(key for stage in body.stages for key in stage.reads.values())
@@ -83,17 +92,18 @@ def _stages(
     made: list[BodyStage | BodyOp] = []
     settled: set[str] = set()  # values of the body that stay the same while a sequence runs
     for stage in body.stages:
+        reads = BodyReads(stage.reads, body.id, carried)
         drawn = stage.spec.op is not None and not operation(stage.spec.op).spec.deterministic
         is_settled = _is_settled(stage, body.id, settled) and not drawn and not pool.keeps(stage.spec.run or "")
         if is_settled:
             settled.update(stage.outputs.values())
         if stage.spec.run is not None:
-            made.append(BodyStage(stage, graphs[stage.spec.run], body.id, settled=is_settled))
+            made.append(BodyStage(stage, graphs[stage.spec.run], reads, settled=is_settled))
         else:
             assert stage.spec.op is not None, "a body has runs and operations"
             alone = frozenset(key for key in stage.reads.values() if readers[key] == 1 and key not in settled)
             found = operation(stage.spec.op)
-            made.append(BodyOp(stage, found, body.id, tokenizers, settled=is_settled, last_reader_of=alone))
+            made.append(BodyOp(stage, found, reads, tokenizers, settled=is_settled, last_reader_of=alone))
     return made
 
 

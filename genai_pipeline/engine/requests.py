@@ -250,5 +250,5 @@ def _ticket(sequence: TokenSequence) -> Ticket:
         priority=request.queueing.priority,
         key=request.queueing.key,
         after=None if sequence.source is None else sequence.source.id,
-        max_chunk=None if sequence.scores is None else SCORED_CHUNK,
+        max_chunk=sequence.max_chunk or (None if sequence.scores is None else SCORED_CHUNK),
     )

@@ -32,6 +32,7 @@ class LoopRules:
     decoder: Callable[[frozenset[int]], PieceDecoder] | None = None  # makes one that shows these control tokens
     reader: AnswerReader | None = None  # tells the parts of answers apart; None for loops without text
     modes: frozenset[str] | None = None  # kinds of constraint the model is good for; None: nothing is said
+    max_chunk: int | None = None  # most tokens of a run of one row
     keeps: bool = True  # whether state of prefixes is kept for other sequences
     tokenizers: Mapping[str, Tokenizer] = field(default_factory=dict)  # of the package, for operations of the body
     compiler: ConstraintCompiler | None = None  # of constraints; None for loops without text

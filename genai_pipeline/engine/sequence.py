@@ -38,6 +38,7 @@ class Sequence:
     __slots__ = (
         "budget",
         "call",
+        "carried",
         "choice",
         "constraint",
         "drafts",
@@ -46,11 +47,13 @@ class Sequence:
         "finish_reason",
         "id",
         "loop",
+        "max_chunk",
         "max_tokens",
         "not_yet",
         "num_cached",
         "num_computed",
         "num_prompt",
+        "options",
         "outer",
         "request",
         "row",
@@ -83,17 +86,22 @@ class Sequence:
         sampling: SamplingState | None = None,
         constraint: ConstraintState | None = None,
         budget: ReasoningBudget | None = None,
+        options: GenerationOptions | None = None,
+        max_chunk: int | None = None,
     ) -> None:
         self.id = id
         self.request = request
         self.loop = loop
         self.call: Call | None = None  # of the stage, once the request's walk has started it
+        self.options = options or request.request.options  # those of its request that count in its loop
+        self.carried: Mapping[str, Any] = {}  # what its loop carries to the next run
         self.tokens = list(prompt)
         self.num_prompt = len(prompt)
         self.num_computed = 0
         self.entered = False  # whether it ever had a row
         self.num_cached = 0  # prompt tokens whose state came from the prefix cache
         self.row = NO_ROW
+        self.max_chunk = max_chunk  # most tokens of one run
         self.max_tokens = max_tokens  # most tokens to choose
         self.seed = seed
         self.choice = choice
@@ -112,11 +120,6 @@ class Sequence:
         self.scores: list[TokenLogprobs] | None = [] if scored else None  # of the prompt's tokens from the second on
         self.finish_reason: FinishReason | None = None
         self.error: BaseException | None = None
-
-    @property
-    def options(self) -> GenerationOptions:
-        """Options of its request."""
-        return self.request.request.options
 
     @property
     def values(self) -> Mapping[str, Any]:

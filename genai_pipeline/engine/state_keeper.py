@@ -99,7 +99,7 @@ class StateKeeper:
         The last tokens are computed again, as the next token is chosen from what they give; a beam needs no choice.
         """
         source = sequence.source
-        if source is None or source.row == NO_ROW or source.num_computed < source.num_prompt:
+        if source is None or source.carried or source.row == NO_ROW or source.num_computed < source.num_prompt:
             return 0
         is_beam = sequence.search is not None and source.tokens == sequence.tokens
         most = sequence.num_prompt if is_beam else sequence.num_prompt - RECOMPUTED

@@ -87,6 +87,12 @@ def _states(plan: ExecutionPlan, stage: StagePlan) -> dict[str, tuple[StatePlan,
     return {name: plan.components[name].states for name in sorted(names)}
 
 
+def _max_chunk(plan: ExecutionPlan, stage: StagePlan) -> int | None:
+    """Most tokens that a run of a row may take, where a component limits them (``span``)."""
+    spans = (plan.components[name].spec.span for name in _states(plan, stage))
+    return min((span.later for span in spans if span is not None and isinstance(span.later, int)), default=None)
+
+
 def _updates(plan: ExecutionPlan, stage: StagePlan) -> set[str]:
     """The update kinds of a loop's state."""
     return {state.update for states in _states(plan, stage).values() for state in states}
@@ -122,7 +128,9 @@ def _rules(
         drafts_alone=runs_alone(plan, stage),
         snapshots=bool(updates & SNAPSHOT_UPDATES),
         vocabulary=vocabulary,
-        keeps=not any(state.source for states in _states(plan, stage).values() for state in states),
+        keeps=not decode.carry
+        and not any(state.source for states in _states(plan, stage).values() for state in states),
+        max_chunk=_max_chunk(plan, stage),
         tokenizers=tokenizers,
     )
     if tokenizer is None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from genai_pipeline.errors import OptionError
-from genai_pipeline.metadata.model import GenerationSpec
+from genai_pipeline.metadata.model import GenerationSpec, StageSpec
 from genai_pipeline.problems import Problems, one_of
 from genai_pipeline.sampling.combinations import check_together, check_vocabulary, drop_excluded_defaults
 from genai_pipeline.sampling.option_checks import CHECKS, check_option
@@ -120,6 +120,14 @@ def check_declared_options(spec: GenerationSpec | None, problems: Problems) -> N
         _check_defaults_together(spec, problems)
 
 
+def loop_generations(stages: Iterable[StageSpec]) -> Iterator[GenerationSpec]:
+    """The generation settings of single loops, at any depth."""
+    for stage in stages:
+        if stage.decode is not None and stage.decode.generation is not None:
+            yield stage.decode.generation
+        yield from loop_generations(stage.body)
+
+
 def _check_defaults_together(spec: GenerationSpec, problems: Problems) -> None:
     """Defaults that are fine alone must not exclude each other: every silent request would be refused."""
     try:
@@ -135,5 +143,6 @@ __all__ = [
     "check_declared_options",
     "check_form_override",
     "check_vocabulary",
+    "loop_generations",
     "resolve_options",
 ]

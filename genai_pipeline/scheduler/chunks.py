@@ -28,7 +28,7 @@ def prefill_runs(todo: Sequence[Tracked], *, tokens: int, batch: int, num_decodi
     one. Longer prompts run in chunks, one run each, within what is left of ``tokens``; those that are more important
     than every short one come before the short ones, which cannot starve them then.
     """
-    short = [t for t in todo if t.num_computed == 0 and t.num_tokens <= batch and t.ticket.max_chunk is None]
+    short = [t for t in todo if t.num_computed == 0 and t.num_tokens <= batch and _whole(t)]
     before = todo.index(short[0]) if short else len(todo)
     runs, left = _chunks(todo[:before], tokens)
     together = short if len(short) >= num_decoding else short[: _fitting(short, left, least=0 if runs else 1)]
@@ -39,12 +39,18 @@ def prefill_runs(todo: Sequence[Tracked], *, tokens: int, batch: int, num_decodi
     return runs + later
 
 
+def _whole(tracked: Tracked) -> bool:
+    """Whether all that a sequence has may run at once."""
+    most = tracked.ticket.max_chunk
+    return most is None or (most == 1 and tracked.num_tokens == 1)
+
+
 def _chunks(long: Sequence[Tracked], tokens: int) -> tuple[list[tuple[Span, ...]], int]:
     """Runs of one chunk each within ``tokens``, and how many tokens are left."""
     runs: list[tuple[Span, ...]] = []
     for tracked in long:
         most = tracked.ticket.max_chunk
-        size = chunk_size(tracked.todo, tokens if most is None else min(tokens, most))
+        size = min(1, tokens) if most == 1 else chunk_size(tracked.todo, tokens if most is None else min(tokens, most))
         if size > 0:
             runs.append((_span(tracked, size),))
             tokens -= size
