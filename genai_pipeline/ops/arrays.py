@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ from genai_pipeline.ops.context import OpContext
 
 Values = Mapping[str, Any]
 Array = npt.NDArray[Any]
+MOST: Final = 1 << 28  # numbers of an array that is made of nothing: 1 GiB of float32
 
 
 def concat(inputs: Values, params: Values, context: OpContext) -> Values:
@@ -120,6 +122,10 @@ def affine(inputs: Values, params: Values, context: OpContext) -> Values:
 
 def fill(inputs: Values, params: Values, context: OpContext) -> Values:
     """An array of one number."""
+    if math.prod(params["shape"]) > MOST:
+        raise RequestError(
+            f"stage '{context.stage}' fills an array of {params['shape']}", hint=f"at most {MOST} numbers"
+        )
     return {RESULT: np.full(params["shape"], params["value"], params["dtype"])}
 
 

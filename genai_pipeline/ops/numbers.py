@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from genai_pipeline.errors import RequestError
 from genai_pipeline.metadata.operation_spec import RESULT
+from genai_pipeline.ops.arrays import MOST
 from genai_pipeline.ops.context import OpContext
 
 Values = Mapping[str, Any]
-MOST: Final = 1 << 28  # numbers that one call may draw: 1 GiB of float32
 
 
 def noise(inputs: Values, params: Values, context: OpContext) -> Values:
