@@ -32,6 +32,7 @@ _SAME: Final = {form: form for form in (IMAGE, TILES, NUMBERS, TILE_NUMBERS)}
 def crop(picture: Picture, params: Mapping[str, Any]) -> Picture:
     """Cut every array of a picture to ``size``; where it is smaller, it is filled up around its centre."""
     target: Size = (params["size"][0], params["size"][1])
+    check_work(picture.param, target[0] * len(picture.arrays), target[1], "the picture")
     arrays = tuple(_cropped(array, target, params, picture.param) for array in picture.arrays)
     return replace(picture, arrays=arrays, canvas=None, masks=None)
 
@@ -39,6 +40,7 @@ def crop(picture: Picture, params: Mapping[str, Any]) -> Picture:
 def pad(picture: Picture, params: Mapping[str, Any]) -> Picture:
     """Fill every array of a picture up, and tell in a mask what is picture. Raises MediaError for what is larger."""
     targets = [_padded_size(size_of(array), params, picture) for array in picture.arrays]
+    check_work(picture.param, sum(height for height, _ in targets), max(width for _, width in targets), "the picture")
     arrays, masks = [], []
     for array, target in zip(picture.arrays, targets, strict=True):
         height, width = size_of(array)
@@ -89,7 +91,6 @@ def _placed(array: Array, target: Size, corner: Size, fill: Sequence[float], par
     height, width = size_of(array)
     if (height, width) == target:
         return array
-    check_work(param, *target, "the padded picture")
     canvas = np.empty((*target, array.shape[2]), array.dtype)
     canvas[:] = _filling(array, fill, param)
     canvas[corner[0] : corner[0] + height, corner[1] : corner[1] + width] = array

@@ -41,6 +41,8 @@ def resize(picture: Picture, params: Mapping[str, Any]) -> Picture:
     fitted = [FITS[params["fit"]](size_of(array), params) for array in picture.arrays]
     for array in picture.arrays:
         _check_ratio(size_of(array), params["max_ratio"], picture.param)
+    height, width = sum(new.size[0] for new in fitted), max(new.size[1] for new in fitted)
+    check_work(picture.param, height, width, "the resized picture")
     arrays = tuple(
         resampled(array, new.size, params["resample"], picture.param)
         for array, new in zip(picture.arrays, fitted, strict=True)
