@@ -48,7 +48,12 @@ def _reads(stage: StagePlan) -> Iterator[str]:
 
 def misses(stage: StagePlan, values: Values) -> bool:
     """Whether a value that the stage cannot do without is not there (None)."""
-    return any(values[stage.reads[name]] is None for name in _needed_names(stage))
+    return any(values[_key(stage, name)] is None for name in _needed_names(stage))
+
+
+def _key(stage: StagePlan, name: str) -> str:
+    """The key of a name as an expression has it: ``x.shape`` reads ``x`` unless a value has that very name."""
+    return stage.reads[name] if name in stage.reads else stage.reads[name.rpartition(".")[0]]
 
 
 def _needed_names(stage: StagePlan) -> Iterator[str]:
