@@ -116,8 +116,8 @@ class Transcription:
 
 
 def _transcript(task: Task, outputs: Mapping[str, Any], seconds: float) -> Transcript:
-    segments = outputs.get(f"{task.output}.segments") or ()
-    return Transcript((outputs[task.output] or "").strip(), tuple(segments), seconds)
+    segments = tuple(Segment.of(fields) for fields in outputs.get(f"{task.output}.segments") or ())
+    return Transcript((outputs[task.output] or "").strip(), segments, seconds)
 
 
 def pieces_of(task: Task, stream: Stream) -> Iterator[Audio]:

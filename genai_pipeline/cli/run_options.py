@@ -13,6 +13,7 @@ Prompt = Annotated[
     str | None,
     typer.Argument(help="The prompt; '-' reads it from stdin (default: what the package declares, if it does)."),
 ]
+Out = Annotated[str | None, typer.Option("--out", "-o", help="Where a sound (.wav) or a picture (.png, .jpg) goes.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, with all fields, instead of streaming.")]
 Stats = Annotated[bool, typer.Option("--stats", help="Token counts and timings on stderr at the end.")]
 
@@ -30,6 +31,8 @@ PROMPT: Final = OptionGroup(
         "session": option(str, metavar="FILE", help="Go on with this conversation (a new file: begin one); save it."),
         "chat_template_kwargs": option(list[str], metavar="K=V", help="A variable of the chat template (repeatable)."),
         "parameters": option(list[str], "--param", metavar="K=V", help="A parameter the package declares."),
+        "images": option(list[str], "--image", metavar="FILE", help="A picture (repeatable, in order)."),
+        "audio": option(list[str], "--audio", metavar="FILE", help="A sound (repeatable, in order)."),
     },
 )
 
