@@ -27,7 +27,7 @@ SECTIONS = (
     ("tokenizer", "infill", "program", "programStep", "dataEntry"),
     ("component", "ownComponent", "modelPair", "variant", "borrowedComponent", "span", "componentSession", "kv"),
     ("stage", "runStage", "guide", "opStage", "groupStage"),
-    ("decodeStage", "promptTemplate", "positions", "walk", "stop", "carry", "collected"),
+    ("decodeStage", "promptTemplate", "promptPiece", "positions", "walk", "times", "stop", "carry", "collected"),
     ("iterateStage", "schedule", "over"),
     ("generation", "options", "overrides", "override", "range"),
     ("limits", "sizes", "structuredOutput", "tools", "reasoning", "speculative", "lookup", "propose", "adapter"),

@@ -174,7 +174,7 @@ def _follow(beam: Sequence, parent: Sequence, loop: DecodeLoop) -> None:
     loop.graft(parent, beam, same)
     beam.tokens = list(tokens)
     if parent.sampling is not None:
-        beam.sampling = sampling_state(beam.options, tokens[: parent.num_prompt])
+        beam.sampling = sampling_state(beam.options, tokens[: parent.num_prompt], parent.sampling.times)
         for token in tokens[parent.num_prompt :]:
             _remember(beam, token)
 

@@ -25,9 +25,11 @@ from genai_pipeline.engine.text_output import TextOutput
 from genai_pipeline.engine.written_tokens import DEFAULT
 from genai_pipeline.errors import OptionError, RequestError
 from genai_pipeline.graph.plan import StagePlan
+from genai_pipeline.metadata.expressions import evaluate
 from genai_pipeline.sampling.beams import BeamSearch
 from genai_pipeline.sampling.params import GenerationOptions
 from genai_pipeline.sampling.state import sampling_state
+from genai_pipeline.sampling.time_marks import TimeRule
 
 _ids = itertools.count()
 
@@ -92,7 +94,7 @@ class Intake:
         request, prompt = state.request, self._prompt.tokens(values)
         options = self._options.of(request.options)
         constraint, text = admitted.constraint, self._prompt.text(values)
-        outer, not_yet = self._outer.of(values), self._not_yet(options)
+        outer, not_yet, times = self._outer.of(values), self._not_yet(options), self._times(values)
         sequences: list[Sequence] = []
         for choice in range(options.n):
             answer = self._answers.parts(request.form, options, constraint, text)
@@ -110,7 +112,7 @@ class Intake:
                     salt=request.salt,
                     outer=outer,
                     not_yet=not_yet,
-                    sampling=sampling_state(options, prompt),
+                    sampling=sampling_state(options, prompt, times),
                     constraint=answer.constraint,
                     budget=answer.budget,
                     options=options,
@@ -141,7 +143,7 @@ class Intake:
                     salt=first.salt,
                     outer=first.outer,
                     not_yet=first.not_yet,
-                    sampling=sampling_state(options, prompt),
+                    sampling=sampling_state(options, prompt, first.sampling.times if first.sampling else None),
                     options=options,
                     max_chunk=first.max_chunk,
                 )
@@ -155,6 +157,15 @@ class Intake:
             most = min(options.max_new_tokens, bounds.max_new_tokens or options.max_new_tokens)
             return grant(num_prompt, None, replace(bounds, max_new_tokens=most))
         return grant(num_prompt, options.max_new_tokens, bounds)
+
+    def _times(self, values: Mapping[str, Any]) -> TimeRule | None:
+        """How tokens mark times in an answer, if they are wanted."""
+        decode, rule = self._stage.spec.decode, self._rules.times
+        assert decode is not None
+        if rule is None or decode.times is None or decode.times.when is None:
+            return rule
+        wanted = evaluate(decode.times.when.expr, lambda name: values[self._stage.reads[name]])
+        return replace(rule, wanted=bool(wanted))
 
     def _not_yet(self, options: GenerationOptions) -> NDArray[np.int64] | None:
         """Tokens that may not be chosen before the request's minimum length: all that would end it, too."""

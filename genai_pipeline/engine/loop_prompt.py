@@ -8,6 +8,7 @@ from typing import Any
 from genai_pipeline.errors import PackageError, RequestError
 from genai_pipeline.graph.plan import StagePlan
 from genai_pipeline.metadata.expressions import Name, evaluate, names
+from genai_pipeline.metadata.model import Binding
 from genai_pipeline.preprocess.token_template import TokenTemplate
 from genai_pipeline.preprocess.tokenizer import Tokenizer
 
@@ -25,13 +26,16 @@ class LoopPrompt:
         assert stage.spec.decode is not None
         self._binding = stage.spec.decode.prompt
         self._template: TokenTemplate | None = None
+        self._whens: list[Binding | None] = []  # of the template's pieces
         self._reads = stage.reads
         pieces = stage.spec.decode.prompt_template
         if pieces is not None:
             if tokenizer is None:
                 raise PackageError(f"the prompt of '{stage.id}' is a template of tokens, and there is no tokenizer")
-            self._template = TokenTemplate(pieces, tokenizer)
-            self.keys = frozenset(stage.reads[f"parameters.{slot}"] for slot in self._template.slots)
+            self._template = TokenTemplate([piece.text for piece in pieces], tokenizer)
+            self._whens = [piece.when for piece in pieces]
+            read = {name for when in self._whens if when is not None for name in names(when.expr)}
+            self.keys = frozenset(stage.reads[name] for name in {*self._template.parameters, *read})
         else:
             assert self._binding is not None, "checked packages have a prompt"
             self.keys = frozenset(stage.reads[name] for name in names(self._binding.expr))
@@ -42,7 +46,8 @@ class LoopPrompt:
     def tokens(self, values: Mapping[str, Any]) -> tuple[int, ...]:
         """Its ids. Raises RequestError for none, or for a token that is not in the vocabulary."""
         if self._template is not None:
-            prompt = self._template.ids(lambda slot: values[self._reads[f"parameters.{slot}"]])
+            wanted = [when is None or self._holds(when, values) for when in self._whens]
+            prompt = self._template.ids(lambda slot: values[self._reads[f"parameters.{slot}"]], wanted)
         else:
             assert self._binding is not None
             found = evaluate(self._binding.expr, lambda name: values[self._reads[name]])
@@ -50,6 +55,9 @@ class LoopPrompt:
         if not prompt:
             raise RequestError("the prompt has no tokens", param="prompt", hint="give at least one character or token")
         return prompt
+
+    def _holds(self, when: Binding, values: Mapping[str, Any]) -> bool:
+        return bool(evaluate(when.expr, lambda name: values[self._reads[name]]))
 
     def text(self, values: Mapping[str, Any]) -> str:
         """Its text, where it is the tokens of a text input."""

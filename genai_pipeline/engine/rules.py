@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from genai_pipeline.parsing.reader import AnswerReader
     from genai_pipeline.preprocess.tokenizer import Tokenizer
     from genai_pipeline.sampling.params import GenerationOptions
+    from genai_pipeline.sampling.time_marks import TimeRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class LoopRules:
     decoder: Callable[[frozenset[int]], PieceDecoder] | None = None  # makes one that shows these control tokens
     reader: AnswerReader | None = None  # tells the parts of answers apart; None for loops without text
     modes: frozenset[str] | None = None  # kinds of constraint the model is good for; None: nothing is said
+    times: TimeRule | None = None  # of its tokens that mark times
     max_chunk: int | None = None  # most tokens of a run of one row
     keeps: bool = True  # whether state of prefixes is kept for other sequences
     tokenizers: Mapping[str, Tokenizer] = field(default_factory=dict)  # of the package, for operations of the body

@@ -20,11 +20,12 @@ from genai_pipeline.kv.geometry import ARENA_UPDATES, PAGE_TOKENS, bytes_per_row
 from genai_pipeline.kv.page_store import PageStore
 from genai_pipeline.kv.pool import KvPool
 from genai_pipeline.kv.tiers import DiskTier
-from genai_pipeline.metadata.model import PackageSpec
+from genai_pipeline.metadata.model import DecodeSpec, PackageSpec
 from genai_pipeline.parsing.reader import AnswerReader
 from genai_pipeline.preprocess.chat import ChatTemplate
 from genai_pipeline.preprocess.detokenizer import make_detokenizer
 from genai_pipeline.preprocess.tokenizer import Tokenizer
+from genai_pipeline.sampling.time_marks import TimeRule
 from genai_pipeline.speculative.loops import runs_alone
 
 SNAPSHOT_UPDATES = frozenset({"replace"})
@@ -131,6 +132,7 @@ def _rules(
         keeps=not decode.carry
         and not any(state.source for states in _states(plan, stage).values() for state in states),
         max_chunk=_max_chunk(plan, stage),
+        times=_times(decode, tokenizer, end_ids),
         tokenizers=tokenizers,
     )
     if tokenizer is None:
@@ -142,6 +144,16 @@ def _rules(
     declared = plan.package.structured_output
     modes = None if declared is None else frozenset(declared["modes"])
     return replace(rules, reader=reader, modes=modes, compiler=ConstraintCompiler(tokenizer, vocabulary, end_ids))
+
+
+def _times(decode: DecodeSpec, tokenizer: Tokenizer | None, end_ids: frozenset[int]) -> TimeRule | None:
+    """How tokens mark times in a loop, if they do."""
+    times = decode.times
+    if times is None:
+        return None
+    latest = times.last if times.latest_start is None else times.latest_start
+    first, last, latest_start = _ids((times.first, times.last, latest), tokenizer)
+    return TimeRule(first, last, latest_start, tuple(sorted(end_ids)), _ids(decode.suppress, tokenizer))
 
 
 def _ids(tokens: tuple[str | int, ...], tokenizer: Tokenizer | None) -> tuple[int, ...]:

@@ -40,6 +40,7 @@ SUPPORTED: Final = frozenset(
         "output.segments",
         "loop.decode",
         "decode.template",
+        "decode.times",
         "decode.carry",
         "decode.generation",
         "span.one",
@@ -266,6 +267,7 @@ def _decode_needs(node: StageNode, what: str) -> Iterator[Need]:
     stop_when = decode.stop.when if decode.stop else None
     places = {
         "decode.template": below(decode.at, "prompt") if decode.prompt_template is not None else None,
+        "decode.times": decode.times.at if decode.times is not None else None,
         "decode.tokens": below(decode.at, "tokens") if decode.tokens is not None else None,
         "decode.block": below(decode.at, "block") if decode.block is not None else None,
         "decode.carry": next((carry.at for carry in decode.carry.values()), None),

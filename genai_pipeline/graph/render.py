@@ -101,7 +101,7 @@ def _loop_settings(spec: StageSpec) -> Iterator[tuple[str, str]]:
     decode, iterate = spec.decode, spec.iterate
     if decode is not None:
         if decode.prompt_template is not None:
-            yield "prompt", " ".join(decode.prompt_template)
+            yield "prompt", " ".join(piece.text for piece in decode.prompt_template)
         bound = {"prompt": decode.prompt, "logits": decode.logits, "tokens": decode.tokens}
     elif iterate is not None:
         over = iterate.over.value if iterate.over else None

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from genai_pipeline.errors import ExpressionError
 from genai_pipeline.metadata.expressions import Expr, Name, ValueType, names, parse
-from genai_pipeline.metadata.model import Binding, OpCallSpec, OutputSpec, PackageSpec, StageSpec
+from genai_pipeline.metadata.model import Binding, DecodeSpec, OpCallSpec, OutputSpec, PackageSpec, StageSpec
 from genai_pipeline.metadata.operations import known_operation
 from genai_pipeline.problems import Location
 
@@ -94,11 +94,9 @@ def _decode_uses(stage: StageSpec) -> Iterator[Use]:
     decode = stage.decode
     if decode is None:
         return
-    if decode.prompt is not None:
-        yield _bound("prompt", decode.prompt)
-    for piece in decode.prompt_template or ():
-        for slot in SLOT.findall(piece):
-            yield named(f"parameters.{slot}", "prompt", below(decode.at, "prompt"))
+    yield from _prompt_uses(decode)
+    if decode.times is not None and decode.times.when is not None:
+        yield _bound("times.when", decode.times.when, "boolean")
     for name, carry in decode.carry.items():
         yield _bound(f"carry.{name}.initial", carry.initial)
     if decode.positions is not None:
@@ -107,6 +105,16 @@ def _decode_uses(stage: StageSpec) -> Iterator[Use]:
         yield _bound("walk.rows", decode.walk.rows)
         if decode.walk.length is not None:
             yield _bound("walk.length", decode.walk.length)
+
+
+def _prompt_uses(decode: DecodeSpec) -> Iterator[Use]:
+    if decode.prompt is not None:
+        yield _bound("prompt", decode.prompt)
+    for piece in decode.prompt_template or ():
+        for slot in SLOT.findall(piece.text):
+            yield named(f"parameters.{slot}", "prompt", below(decode.at, "prompt"))
+        if piece.when is not None:
+            yield _bound("prompt", piece.when, "boolean")
 
 
 def _decode_ends(stage: StageSpec) -> Iterator[Use]:

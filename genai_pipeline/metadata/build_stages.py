@@ -27,6 +27,8 @@ from genai_pipeline.metadata.model import (
     OverSpec,
     StageSpec,
     StopSpec,
+    TemplatePiece,
+    TimesSpec,
     WalkSpec,
 )
 from genai_pipeline.metadata.nodes import Node
@@ -112,7 +114,7 @@ class StageBuilder:
         return DecodeSpec(
             at=node.at,
             prompt=maybe_binding(prompt, self._problems) if template is None else None,
-            prompt_template=None if template is None else several(template),
+            prompt_template=None if template is None else tuple(self._piece(item) for item in template.items),
             logits=plain(get("logits")),
             tokens=plain(get("tokens")),
             block=integer(get("block")),
@@ -121,6 +123,7 @@ class StageBuilder:
             positions=self._call(get("positions")),
             walk=self._walk(get("walk")),
             suppress=several(get("suppress")),
+            times=self._times(get("times")),
             stop=self._stop(get("stop")),
             tokenizer=plain(get("tokenizer")),
             generation=generation(get("generation")),
@@ -164,6 +167,18 @@ class StageBuilder:
             length=maybe_binding(get("length"), self._problems),
             max_per_row=integer(get("max_per_row")),
         )
+
+    def _piece(self, node: Node) -> TemplatePiece:
+        if not isinstance(node.value, dict):
+            return TemplatePiece(plain(node))
+        return TemplatePiece(plain(node.get("text")), self._bound(node, "when"))
+
+    def _times(self, node: Node | None) -> TimesSpec | None:
+        if node is None:
+            return None
+        get = node.get
+        when = maybe_binding(get("when"), self._problems)
+        return TimesSpec(node.named_at, plain(get("first")), plain(get("last")), plain(get("latest_start")), when)
 
     def _stop(self, node: Node | None) -> StopSpec | None:
         if node is None:

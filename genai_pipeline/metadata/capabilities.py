@@ -42,6 +42,7 @@ CAPABILITIES: Final[Mapping[str, str]] = {
     "decode.after_choice": "stages that run once the token is chosen",
     "decode.positions": "positions that an operation gives",
     "decode.walk": "decode loops that walk over rows (transducers)",
+    "decode.times": "tokens that mark times",
     "decode.template": "prompts written as a template of tokens",
     "decode.block": "decode loops that choose several tokens per step",
     "decode.collect": "decode loops that collect values over steps",

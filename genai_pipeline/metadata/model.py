@@ -280,12 +280,31 @@ class WalkSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class TemplatePiece:
+    """A piece of a prompt template; it is there when ``when`` is true, or always."""
+
+    text: str
+    when: Binding | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TimesSpec:
+    """Tokens that mark times, by text or id; ``when`` they are wanted (None: always)."""
+
+    at: Location
+    first: str | int
+    last: str | int
+    latest_start: str | int | None = None
+    when: Binding | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class DecodeSpec:
     """The settings of a ``loop: decode`` stage besides its body."""
 
     at: Location
     prompt: Binding | None = None
-    prompt_template: tuple[str, ...] | None = None
+    prompt_template: tuple[TemplatePiece, ...] | None = None
     logits: str | None = None
     tokens: str | None = None
     block: int | None = None
@@ -294,6 +313,7 @@ class DecodeSpec:
     positions: OpCallSpec | None = None
     walk: WalkSpec | None = None
     suppress: tuple[str | int, ...] = ()
+    times: TimesSpec | None = None
     stop: StopSpec | None = None
     tokenizer: str | None = None
     generation: GenerationSpec | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -27,12 +27,15 @@ class TokenTemplate:
 
     def __init__(self, pieces: Iterable[str], tokenizer: Tokenizer) -> None:
         self._pieces = [_Piece(piece, tokenizer) for piece in pieces]
-        self.slots = tuple(dict.fromkeys(slot for piece in self._pieces for slot in piece.slots))
+        self.parameters = frozenset(f"parameters.{slot}" for piece in self._pieces for slot in piece.slots)
 
-    def ids(self, value_of: Callable[[str], Any]) -> tuple[int, ...]:
-        """The prompt; ``value_of`` gives the parameter of a slot. Raises RequestError for a token that is not there."""
+    def ids(self, value_of: Callable[[str], Any], wanted: Sequence[bool] | None = None) -> tuple[int, ...]:
+        """The prompt of those pieces that are wanted; ``value_of`` gives the parameter of a slot.
+
+        Raises RequestError for a token that is not there.
+        """
         found: list[int] = []
-        for piece in self._pieces:
+        for piece in itertools.compress(self._pieces, itertools.repeat(True) if wanted is None else wanted):
             filled = piece.filled({slot: value_of(slot) for slot in piece.slots})
             ids = piece.ids(filled)
             if ids is None:

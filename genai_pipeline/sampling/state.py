@@ -15,6 +15,7 @@ from genai_pipeline.sampling.penalties import (
     RepetitionPenalty,
 )
 from genai_pipeline.sampling.repeats import Dry, NoRepeatNgram
+from genai_pipeline.sampling.time_marks import TimeMarks, TimeRule
 from genai_pipeline.types import TokenLogprobs
 
 
@@ -29,10 +30,11 @@ class Chosen(NamedTuple):
 class SamplingState:
     """Follows one sequence; ``accept`` is called once for each token that joins it, in order."""
 
-    __slots__ = ("_eta", "_processors", "_tau", "most_surprise")
+    __slots__ = ("_eta", "_processors", "_tau", "most_surprise", "times")
 
-    def __init__(self, options: GenerationOptions, prompt: Sequence[int]) -> None:
-        self._processors = tuple(_processors(options, prompt))
+    def __init__(self, options: GenerationOptions, prompt: Sequence[int], times: TimeRule | None = None) -> None:
+        self._processors = tuple(_processors(options, prompt, times))
+        self.times = times  # where the package's tokens mark times
         self._tau, self._eta = options.mirostat_tau, options.mirostat_eta
         self.most_surprise = 2 * options.mirostat_tau  # bits; Mirostat's mu
 
@@ -62,12 +64,14 @@ def needs_state(options: GenerationOptions) -> bool:
     )
 
 
-def sampling_state(options: GenerationOptions, prompt: Sequence[int]) -> SamplingState | None:
-    """The state of a sequence that begins with ``prompt``; None where no option needs one."""
-    return SamplingState(options, prompt) if needs_state(options) else None
+def sampling_state(
+    options: GenerationOptions, prompt: Sequence[int], times: TimeRule | None = None
+) -> SamplingState | None:
+    """The state of a sequence that begins with ``prompt``; None where neither options nor the package need one."""
+    return SamplingState(options, prompt, times) if needs_state(options) or times is not None else None
 
 
-def _processors(options: GenerationOptions, prompt: Sequence[int]) -> Iterator[Processor]:
+def _processors(options: GenerationOptions, prompt: Sequence[int], times: TimeRule | None) -> Iterator[Processor]:
     """The processors in the documented order: those that change logits, then those that ban."""
     if options.logit_bias:
         yield LogitBias(options.logit_bias)
@@ -81,3 +85,5 @@ def _processors(options: GenerationOptions, prompt: Sequence[int]) -> Iterator[P
         yield NoRepeatNgram(options, prompt)
     if options.banned_token_ids:
         yield BannedTokens(options.banned_token_ids)
+    if times is not None:
+        yield TimeMarks(times)

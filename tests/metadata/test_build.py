@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from genai_pipeline.metadata.expressions import ListExpr, Literal, Name, TokensLiteral
-from genai_pipeline.metadata.model import Binding, PackageSpec, StageSpec
+from genai_pipeline.metadata.model import Binding, PackageSpec, StageSpec, TemplatePiece
 from genai_pipeline.problems import Location
 
 EXAMPLES = sorted((Path(__file__).parent / "examples").glob("*.yaml"))
@@ -79,7 +79,7 @@ def test_whisper_has_two_states_and_a_template(spec: Make, example: Callable[[st
     decode = group.body[1].decode
     assert decode is not None
     assert decode.prompt is None
-    assert decode.prompt_template == ("<|startoftranscript|>",)
+    assert decode.prompt_template == (TemplatePiece("<|startoftranscript|>"),)
     assert decode.suppress == ("<|nospeech|>", "<|startofprev|>", "<|startoflm|>")
     assert [step.op for step in package.programs["log_mel"].steps][:3] == ["decode", "mono", "resample"]
     assert package.programs["log_mel"].steps[-1].params["floor"] == 1e-10

@@ -34,6 +34,7 @@ TEXT_FAULTS: dict[str, tuple[str, str, tuple[Step, ...]]] = {
     "tokenizer-suppress": ("a suppressed token the tokenizer does not have", TEXT, (metadata(LOOP, LOOP + '    suppress: ["<nothing>"]\n'),)),
     "tokenizer-stop": ("a loop that stops at a token beyond the vocabulary", TEXT, (metadata(LOOP, LOOP + "    stop: {tokens: [512]}\n"),)),
     "tokenizer-suppress-near": ("a misspelt suppressed token, after a right one", TEXT, (metadata(LOOP, LOOP + '    suppress:\n      - "<s>"\n      - "<|im_strat|>"\n'),)),
+    "tokenizer-times": ("marks of time in the wrong order", TEXT, (metadata(LOOP, LOOP + '    times: {first: 9, last: 7, latest_start: 8}\n'),)),
     "tokenizer-default-stop": ("a default stop beyond the vocabulary", TEXT, (metadata("top_p: 0.9", "stop_token_ids: [1, 99999]"),)),
     "tokenizer-vocabulary": ("logits with a column too few", TEXT, (decoder(logits=("batch", "sequence", SIZE - 1)),)),
     "tokenizer-config-syntax": ("a tokenizer_config.json that is no JSON", TEXT, (file("tokenizer_config.json", '{\n"bos_token": "<s>",\n}\n'),)),

@@ -8,6 +8,7 @@ from genai_pipeline.importers.ctranslate2.config import WhisperConfig
 from genai_pipeline.importers.ctranslate2.tokenizer_export import (
     END,
     FIRST_TIME,
+    LATEST_START,
     NO_TIMES,
     START,
     TASKS,
@@ -43,7 +44,7 @@ def metadata_text(name: str, config: WhisperConfig, tokenizer: WhisperTokenizer,
             "    - decode: {}",
             "    - mono: {}",
             f"    - resample: {{rate: {_RATE}}}",
-            f"    - window: {{seconds: {seconds}, split: silence}}",
+            f"    - window: {{seconds: {seconds}, split: silence, skip_silence: true}}",
             f"    - pad: {{seconds: {seconds}}}",
             f"    - log_mel: {flow(log_mel)}",
             "components:",
@@ -53,7 +54,8 @@ def metadata_text(name: str, config: WhisperConfig, tokenizer: WhisperTokenizer,
             "    kv:",
             *_states(),
             "stages:",
-            *_stages(_prompt(tokenizer), tokenizer.suppressed),
+            *_stages(tokenizer),
+            "generation: {defaults: {temperature: 0}}",
             f"limits: {{context_length: {config.context_length}}}",
             "",
         ]
@@ -61,16 +63,22 @@ def metadata_text(name: str, config: WhisperConfig, tokenizer: WhisperTokenizer,
 
 
 def _parameters(tokenizer: WhisperTokenizer) -> Iterator[str]:
-    choices = {"language": tokenizer.languages, "task": TASKS if tokenizer.languages else ()}
-    for name, tokens in {**choices, "timestamps": (NO_TIMES, FIRST_TIME)}.items():
-        if tokens:
+    for name, tokens in (("language", tokenizer.languages), ("task", TASKS)):
+        if tokenizer.languages:
             values = [token.removeprefix("<|").removesuffix("|>") for token in tokens]
             yield f"    {name}: {{type: choice, values: {flow(values)}, default: {flow(values[0])}}}"
+    yield "    timestamps: {type: boolean, default: true}"
 
 
-def _prompt(tokenizer: WhisperTokenizer) -> list[str]:
+def _prompt(tokenizer: WhisperTokenizer) -> list[str | dict[str, str]]:
     multilingual = ["<|{language}|>", "<|{task}|>"] if tokenizer.languages else []
-    return [START, *multilingual, "<|{timestamps}|>"]
+    return [START, *multilingual, {"text": NO_TIMES, "when": "not parameters.timestamps"}]
+
+
+def _times(tokens: Sequence[str]) -> dict[str, str]:
+    """Marks of time: the first of an answer is one of the first second."""
+    latest = LATEST_START if LATEST_START in tokens else tokens[-1]
+    return {"first": FIRST_TIME, "last": tokens[-1], "latest_start": latest, "when": "parameters.timestamps"}
 
 
 def _states() -> Iterator[str]:
@@ -79,7 +87,7 @@ def _states() -> Iterator[str]:
     yield f'      - {{update: fixed, past: "past_key_values.{other}", present: "present.{other}", from: encoder}}'
 
 
-def _stages(prompt: list[str], suppressed: Sequence[str]) -> Iterator[str]:
+def _stages(tokenizer: WhisperTokenizer) -> Iterator[str]:
     inputs = "input_ids: loop.tokens, attention_mask: loop.attention_mask, position_ids: loop.position_ids"
     yield "  - id: each"
     yield "    for_each: audio.windows"
@@ -87,14 +95,15 @@ def _stages(prompt: list[str], suppressed: Sequence[str]) -> Iterator[str]:
     yield "      - {run: encoder, inputs: {input_features: audio.windows.features}}"
     yield "      - id: generate"
     yield "        loop: decode"
-    yield f"        prompt: {{template: {flow(prompt)}}}"
+    yield f"        prompt: {{template: {flow(_prompt(tokenizer))}}}"
     yield "        body:"
     yield "          - run: decoder"
     yield f"            inputs: {{{inputs}}}"
     yield "            outputs: {logits: logits}"
     yield "        logits: logits"
+    yield f"        times: {flow(_times(tokenizer.tokens))}"
     yield "        suppress:"
-    yield from _wrapped(suppressed, "          ")
+    yield from _wrapped(tokenizer.suppressed, "          ")
     yield "  - op: transcript_times"
     yield "    inputs: {tokens: each.generate.tokens, windows: audio.windows}"
     yield "    outputs: {segments: segments, text: text}"

@@ -12,7 +12,7 @@ from genai_pipeline.errors import ImportModelError
 from genai_pipeline.importers.ctranslate2.config import WhisperConfig
 
 END, START, NO_TIMES = "<|endoftext|>", "<|startoftranscript|>", "<|notimestamps|>"
-FIRST_TIME = "<|0.00|>"
+FIRST_TIME, LATEST_START = "<|0.00|>", "<|1.00|>"
 TASKS = ("<|transcribe|>", "<|translate|>")
 _MULTILINGUAL = 51865  # tokens that multilingual models have at least
 _LISTS = ("vocabulary.json", "vocabulary.txt")  # of newer and older converters: every token in the order of ids
