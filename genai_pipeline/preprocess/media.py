@@ -18,6 +18,7 @@ from genai_pipeline.errors import MediaError
 
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _HEADER_BYTES: Final = 1024  # most of a data URL before its comma
+_PIECE_BYTES: Final = 1 << 20  # read at once from a file object, which may take the memory before it reads
 _BASE64_GROWTH: Final = (4, 3)  # 4 characters for 3 bytes
 _PERCENT_GROWTH: Final = (3, 1)  # 3 characters for a byte
 _FORMS: Final = "a path, bytes, a data: URL or a binary file object"
@@ -84,9 +85,11 @@ def _file(path: str | os.PathLike[str], what: str, limit_bytes: int) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         with open(descriptor, "rb") as file:
             # The file may have been exchanged since it was looked at.
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
                 raise MediaError(f"{what}: '{name}' is not a regular file", param=what, hint=f"give {_FORMS}")
-            return _within(file.read(limit_bytes + 1), what, limit_bytes)
+            # No more than its size and a byte: the memory for what is asked for is taken before it is read.
+            return _within(file.read(min(found.st_size, limit_bytes) + 1), what, limit_bytes)
     except FileNotFoundError:
         raise MediaError(f"{what}: there is no file '{name}'", param=what, hint=f"give {_FORMS}") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
@@ -99,7 +102,7 @@ def _stream(source: Any, what: str, limit_bytes: int) -> bytes:
     left = limit_bytes + 1
     while left > 0:
         try:
-            piece = source.read(left)
+            piece = source.read(min(left, _PIECE_BYTES))
         except (OSError, ValueError) as error:  # ValueError: it is closed
             raise MediaError(f"{what} cannot be read: {error}", param=what) from error
         if not isinstance(piece, bytes | bytearray):

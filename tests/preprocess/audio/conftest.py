@@ -1,4 +1,4 @@
-"""Programs from YAML, and the files that hold a sound in every format."""
+"""Programs from YAML, and sounds as files."""
 
 from __future__ import annotations
 
@@ -18,18 +18,6 @@ from genai_pipeline.preprocess.programs import Program
 from genai_pipeline.problems import Location
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "audio_programs.md"
-FORMATS = (
-    ("WAV", "PCM_16"),
-    ("WAV", "PCM_24"),
-    ("WAV", "FLOAT"),
-    ("WAV", "PCM_U8"),
-    ("RF64", "PCM_16"),
-    ("FLAC", "PCM_16"),
-    ("OGG", "VORBIS"),
-    ("OGG", "OPUS"),
-    ("MP3", "MPEG_LAYER_III"),
-)
-
 MakeProgram = Callable[[Any], Program]
 Encode = Callable[..., bytes]
 
@@ -74,9 +62,12 @@ def encode() -> Encode:
     """Encodes samples [n] or [n, channels] as a file."""
 
     def made(samples: Any, rate: int = 16000, kind: str = "WAV", subtype: str = "PCM_16", **more: Any) -> bytes:
-        file = io.BytesIO()
-        soundfile.write(file, samples, rate, format=kind, subtype=subtype, **more)
-        return file.getvalue()
+        data = io.BytesIO()
+        channels = samples.shape[1] if samples.ndim > 1 else 1
+        with soundfile.SoundFile(data, "w", rate, channels, subtype, format=kind, **more) as file:
+            for start in range(0, len(samples), rate):  # the Vorbis encoder overflows its stack on long blocks
+                file.write(samples[start : start + rate])
+        return data.getvalue()
 
     return made
 
