@@ -151,6 +151,7 @@ def test_every_step_and_parameter_is_documented() -> None:
 
 
 def test_steps_load_none_of_their_libraries() -> None:
-    probe = "import sys, genai_pipeline.preprocess.audio.steps; print({'soundfile', 'soxr', 'librosa', 'scipy'} & {*sys.modules})"
+    loaded = "{'soundfile', 'soxr', 'librosa', 'scipy'} & {*sys.modules}"
+    probe = f"import sys, genai_pipeline.preprocess.audio.steps; print({loaded})"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "set()"
