@@ -19,7 +19,7 @@ RESAMPLE: Final = CallParameter(
     ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"),
 )
 # Fit -> the parameters it must have, and those it may have.
-_TAKES: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
+TAKES: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
     fit: (frozenset(must.split()), frozenset(may.split()))
     for fit, must, may in (
         ("stretch", "size", ""),
@@ -71,7 +71,7 @@ def _check_ratio(size: Size, max_ratio: float | None, param: str | None) -> None
 
 def _check(params: Mapping[str, Any]) -> Iterator[str]:
     fit = params["fit"]
-    must, may = _TAKES[fit]
+    must, may = TAKES[fit]
     given = {name for name, value in params.items() if value is not None} - _ALWAYS
     for name in sorted(must - given):
         yield f"fit {fit} needs the parameter '{name}'"
