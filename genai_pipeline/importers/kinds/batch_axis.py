@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from genai_pipeline.errors import ImportModelError
-from genai_pipeline.graph.onnx_file import ir, model_bytes, read_model
+from genai_pipeline.graph import onnx_file
+from genai_pipeline.graph.onnx_file import model_bytes, read_model
 
 if TYPE_CHECKING:
     import onnx_ir
@@ -41,7 +42,9 @@ def _input_first(graph: onnx_ir.Graph, index: int, axis: int) -> None:
     graph.inputs[index] = outer
     rank = len(outer.shape or ())
     back = [*range(1, axis + 1), 0, *range(axis + 1, rank)]
-    node = ir.Node("", "Transpose", [outer], attributes=[ir.AttrInt64s("perm", back)], name=f"{outer.name}_axis")
+    node = onnx_file.ir.Node(
+        "", "Transpose", [outer], attributes=[onnx_file.ir.AttrInt64s("perm", back)], name=f"{outer.name}_axis"
+    )
     inner.replace_all_uses_with(node.outputs[0])
     node.outputs[0].name = f"{outer.name}_inside"
     graph.insert_before(graph[0], node)
@@ -51,12 +54,12 @@ def _output_first(graph: onnx_ir.Graph, index: int, axis: int) -> None:
     inner = graph.outputs[index]
     outer = _outer(inner, axis)
     rank = len(outer.shape or ())
-    node = ir.Node(
+    node = onnx_file.ir.Node(
         "",
         "Transpose",
         [inner],
         outputs=[outer],
-        attributes=[ir.AttrInt64s("perm", _first(axis, rank))],
+        attributes=[onnx_file.ir.AttrInt64s("perm", _first(axis, rank))],
         name=f"{outer.name}_axis",
     )
     inner.name = f"{outer.name}_inside"
@@ -69,7 +72,7 @@ def _outer(inner: onnx_ir.Value, axis: int) -> onnx_ir.Value:
     if inner.shape is None or not 0 < axis < len(inner.shape):
         raise ImportModelError(f"the port '{inner.name}' has no axis {axis} to move to the front")
     dims = [inner.shape[place] for place in _first(axis, len(inner.shape))]
-    return ir.Value(name=inner.name, shape=ir.Shape(dims), type=inner.type)
+    return onnx_file.ir.Value(name=inner.name, shape=onnx_file.ir.Shape(dims), type=inner.type)
 
 
 def _first(axis: int, rank: int) -> list[int]:
