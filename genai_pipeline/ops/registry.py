@@ -26,6 +26,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "alignment": "align_words",
     "vision": "boxes_from_map detections",
     "warping": "crop_quads rotate_if restore_size",
+    "sounds": "log_mel",
     "numbers": "noise gaussian",
     "writers": "png jpeg wav srt vtt json npy",
     "speech_text": "spell_out words phonemes map_ids",
@@ -93,7 +94,7 @@ def _one(value: Any, port: OperationInput, context: OpContext) -> Any:
 
 
 def _tensor(value: Any, port: OperationInput, context: OpContext) -> Any:
-    array = value if isinstance(value, np.ndarray) else _array(value)
+    array = value if isinstance(value, np.ndarray) else _array(value, port, context)
     if array.dtype.kind not in "fiub" or (port.numbers == "integer" and array.dtype.kind not in "iub"):
         wanted = "whole numbers" if port.numbers == "integer" else "numbers"
         raise RequestError(f"'{port.name}' of stage '{context.stage}' takes {wanted}, not {array.dtype}")
@@ -106,7 +107,14 @@ def _tensor(value: Any, port: OperationInput, context: OpContext) -> Any:
     raise RequestError(f"'{port.name}' of stage '{context.stage}' has rank {port.rank}, not {array.ndim}")
 
 
-def _array(value: Any) -> Any:
-    """Numbers as int64 or float32, as graphs have them."""
-    array = np.asarray(value)
+def _array(value: Any, port: OperationInput, context: OpContext) -> Any:
+    """Numbers as int64 or float32, as graphs have them; no numbers are of the type that is wanted."""
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        hint = "run the stage with for_each"
+        text = f"'{port.name}' of stage '{context.stage}' takes one array, not a list of several shapes"
+        raise RequestError(text, hint=hint) from error
+    if array.size == 0:
+        return array.astype(np.int64 if port.numbers == "integer" else np.float32)
     return array.astype(np.float32) if array.dtype == np.float64 else array
