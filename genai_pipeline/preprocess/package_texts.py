@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from genai_pipeline.errors import RequestError
@@ -73,6 +73,10 @@ class PackageTexts:
         if tokenizer is None:
             raise RequestError("this package has no tokenizer", param="tokens")
         return tokenizer
+
+    def placeholders_in(self, name: str) -> Sequence[str]:
+        """The inputs whose items have places in a text."""
+        return self._readers[name].placeholders.inputs
 
     def is_list(self, name: str) -> bool:
         """Whether an input takes a list."""

@@ -214,8 +214,6 @@ def _is_plain(values: Sequence[Any]) -> bool:
 
 
 def _refuse_number(share: _Share, written: int, wanted: int, writer: str) -> None:
-    message = (
-        f"{writer} has {written} placeholders {share.token!r}, and the request gives {wanted} items of {share.name}"
-    )
+    message = f"{writer} has {written} {share.token!r} for {wanted} {share.name}"
     hint = f"one {share.token} stands for each item, in order"
     raise RequestError(message, param=share.name, hint=hint)

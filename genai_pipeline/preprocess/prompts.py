@@ -17,7 +17,7 @@ from genai_pipeline.preprocess.answer_options import AnswerOptions
 from genai_pipeline.preprocess.chat import ChatTemplate
 from genai_pipeline.preprocess.choices import with_choices
 from genai_pipeline.preprocess.given_inputs import MEDIA, GivenInputs, absent, sources_of
-from genai_pipeline.preprocess.items import DIGEST, Item, publish
+from genai_pipeline.preprocess.items import DIGEST, Item, check_count, publish
 from genai_pipeline.preprocess.media_parts import MediaPart, take_media
 from genai_pipeline.preprocess.package_texts import PackageTexts, placeholder_texts
 from genai_pipeline.preprocess.parameters import read_parameters
@@ -177,15 +177,18 @@ class PromptReader:
             value = given[name] if name in given else None if parts.get(name) else absent(spec)
             many = self._texts.is_list(name)
             sources = [] if value is None else sources_of(spec, value, many=many)
-            if parts.get(name):
+            if name in parts:
                 sources = _merged(spec, parts[name], sources)
-                sources_of(spec, [None for _ in sources], many=many)  # counts them
+                check_count(spec, len(sources), many=many or not sources)
             if sources:
                 found[name] = sources
         return found
 
     def _without_media(self, asks: Mapping[str, Ask]) -> tuple[dict[str, Ask], dict[str, list[MediaPart]]]:
-        """The asks with conversations that hold no sources, and the parts that had them, by input."""
+        """The asks with conversations that hold no sources, and the parts that had them, by input.
+
+        Inputs with places in a conversation are among them, even without any part.
+        """
         taken = {modality: modality in self._placeholder_modalities for modality in self._media}
         found: dict[str, list[MediaPart]] = {}
         without = dict(asks)
@@ -193,6 +196,7 @@ class PromptReader:
             if ask.messages is None:
                 continue
             messages, parts = take_media(ask.messages, taken)
+            found.update({owner: [] for owner in self._texts.placeholders_in(name)})
             without[name] = Ask(messages=messages, system=ask.system)
             for part in parts:
                 found.setdefault(self._media_input(part.modality, part.where), []).append(part)
