@@ -5,10 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import onnxruntime
 import pytest
 
+from genai_pipeline.backends.threads import POOL
 from genai_pipeline.importers import cache, fetch
 from genai_pipeline.importers.progress import silent
 from genai_pipeline.importers.pull import list_packages, pull
@@ -16,6 +20,23 @@ from genai_pipeline.importers.recipes import FileSource, Pinned, find_recipe
 
 SMOLLM2 = "smollm2-135m"
 RECORDINGS = Path(__file__).parent / "data" / "recordings.json"
+
+
+@pytest.fixture(scope="session")
+def run_graph() -> Callable[..., list[Any]]:
+    """``run_graph(model, **inputs)``: the outputs of a graph, a file or its bytes, run without this framework."""
+    loaded: dict[Path | bytes, onnxruntime.InferenceSession] = {}
+
+    def run(model: Path | bytes, **inputs: Any) -> list[Any]:
+        if model not in loaded:
+            options = onnxruntime.SessionOptions()
+            POOL.ensure(onnxruntime, None)  # once it exists, sessions with threads of their own are refused
+            options.use_per_session_threads = False
+            loaded[model] = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        found: list[Any] = loaded[model].run(None, inputs)
+        return found
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
+from numpy.typing import NDArray
 
-from genai_pipeline.backends.threads import POOL
 from genai_pipeline.graph import onnx_file
 from genai_pipeline.graph.external_data import load_model
 from genai_pipeline.graph.lifted_noise import lift_random_nodes, noise_like
@@ -18,22 +18,22 @@ from genai_pipeline.graph.random_nodes import RANDOM_SEED, RandomNode
 from genai_pipeline.testing.builder import GraphBuilder
 
 MASK = (1 << 64) - 1
+Run = Callable[..., NDArray[Any]]
 SEED = 123456789012345
 
 
-def session(model: Any) -> onnxruntime.InferenceSession:
-    options = onnxruntime.SessionOptions()
-    POOL.ensure(onnxruntime, None)  # once it exists, sessions with threads of their own are refused
-    options.use_per_session_threads = False
-    return onnxruntime.InferenceSession(model_bytes(model, "/"), options, providers=["CPUExecutionProvider"])
+@pytest.fixture
+def run(run_graph: Callable[..., list[Any]]) -> Run:
+    """Runs a lifted model with a seed."""
+
+    def seeded(model: bytes, seed: int, **inputs: NDArray[Any]) -> NDArray[Any]:
+        found: NDArray[Any] = run_graph(model, **{RANDOM_SEED: np.array(seed, np.int64)}, **inputs)[0]
+        return found
+
+    return seeded
 
 
-def run(loaded: onnxruntime.InferenceSession, seed: int, **feeds: np.ndarray) -> np.ndarray:
-    result: np.ndarray = loaded.run(None, {**feeds, RANDOM_SEED: np.array(seed, np.int64)})[0]
-    return result
-
-
-def lifted(op: str, *, copies: int = 1, **attributes: Any) -> Any:
+def lifted(op: str, *, copies: int = 1, **attributes: Any) -> bytes:
     """A lifted model whose output is what the last of ``copies`` nodes of that operation gives for the input ``x``."""
     graph = GraphBuilder("noise")
     x = graph.input("x", "float32", ["b", "c"])
@@ -44,7 +44,7 @@ def lifted(op: str, *, copies: int = 1, **attributes: Any) -> Any:
     graph.output("y", result, "float32", ["b", "c"])
     model = graph.model()
     assert len(lift_random_nodes(model)) == copies
-    return model
+    return model_bytes(model, "/")
 
 
 def words(seed: int, place: int, size: int) -> list[int]:
@@ -78,15 +78,15 @@ def normals(seed: int, place: int, size: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("place", [0, 3])
-def test_normal_numbers_are_those_of_the_formula(place: int) -> None:
-    loaded = session(lifted("RandomNormalLike", copies=place + 1, mean=2.0, scale=3.0))
+def test_normal_numbers_are_those_of_the_formula(run: Run, place: int) -> None:
+    loaded = lifted("RandomNormalLike", copies=place + 1, mean=2.0, scale=3.0)
     got = run(loaded, SEED, x=np.zeros((3, 50), np.float32))
     tolerance = 3e-5 * (place + 1)  # of the sums around it
     np.testing.assert_allclose(got.reshape(-1), 2 + 3 * normals(SEED, place, 150), atol=tolerance)
 
 
-def test_uniform_numbers_are_those_of_the_formula_and_of_numpy() -> None:
-    loaded = session(lifted("RandomUniformLike", low=-1.0, high=3.0))
+def test_uniform_numbers_are_those_of_the_formula_and_of_numpy(run: Run) -> None:
+    loaded = lifted("RandomUniformLike", low=-1.0, high=3.0)
     got = run(loaded, SEED, x=np.zeros((2, 40), np.float32)).reshape(-1)
     first, second = uniforms(SEED, 0, 80)
     np.testing.assert_allclose(got, -1 + 4 * (first - 2.0**-24), atol=1e-6)
@@ -95,8 +95,8 @@ def test_uniform_numbers_are_those_of_the_formula_and_of_numpy() -> None:
     np.testing.assert_array_equal(ours[1], second.astype(np.float32))
 
 
-def test_a_seed_repeats_and_another_differs_whatever_ran_before() -> None:
-    loaded = session(lifted("RandomNormalLike"))
+def test_a_seed_repeats_and_another_differs_whatever_ran_before(run: Run) -> None:
+    loaded = lifted("RandomNormalLike")
     x = np.zeros((4, 9), np.float32)
     first = run(loaded, 1, x=x)
     assert not np.array_equal(run(loaded, 2, x=x), first)
@@ -104,8 +104,8 @@ def test_a_seed_repeats_and_another_differs_whatever_ran_before() -> None:
     np.testing.assert_array_equal(run(loaded, 1, x=x), first)
 
 
-def test_elements_and_neighbouring_seeds_are_independent_and_normal() -> None:
-    loaded = session(lifted("RandomNormalLike"))
+def test_elements_and_neighbouring_seeds_are_independent_and_normal(run: Run) -> None:
+    loaded = lifted("RandomNormalLike")
     x = np.zeros((100, 2000), np.float32)
     for seed in (0, 1, 2**62):
         got = run(loaded, seed, x=x).astype(np.float64)
@@ -128,7 +128,7 @@ def test_every_byte_of_the_bits_is_even() -> None:
         assert abs(chi_squared - 255) < 6 * np.sqrt(2 * 255)
 
 
-def test_fixed_shapes_and_other_types() -> None:
+def test_fixed_shapes_and_other_types(run: Run) -> None:
     graph = GraphBuilder("fixed")
     x = graph.input("x", "float32", ["b", "c"])
     noise = graph.op("RandomNormal", shape=[5, 7], dtype=11)
@@ -136,13 +136,13 @@ def test_fixed_shapes_and_other_types() -> None:
     graph.output("y", x, "float32", ["b", "c"])
     built = graph.model()
     lift_random_nodes(built)
-    got = run(session(built), 5, x=np.zeros((1, 1), np.float32))
+    got = run(model_bytes(built, "/"), 5, x=np.zeros((1, 1), np.float32))
     assert got.dtype == np.float64
     np.testing.assert_allclose(got.reshape(-1), normals(5, 0, 35), atol=1e-5)
 
 
-def test_bernoulli_draws_one_with_the_chance_given() -> None:
-    loaded = session(lifted("Bernoulli"))
+def test_bernoulli_draws_one_with_the_chance_given(run: Run) -> None:
+    loaded = lifted("Bernoulli")
     chances = np.repeat(np.array([[0.0], [0.2], [0.9], [1.0]], np.float32), 20000, axis=1)
     got = run(loaded, SEED, x=chances)
     assert set(np.unique(got)) == {0.0, 1.0}
@@ -156,7 +156,7 @@ def test_bernoulli_draws_one_with_the_chance_given() -> None:
     np.testing.assert_array_equal(got, expected)
 
 
-def test_multinomial_draws_classes_with_their_chances() -> None:
+def test_multinomial_draws_classes_with_their_chances(run: Run) -> None:
     graph = GraphBuilder("classes")
     x = graph.input("x", "float32", ["b", "c"])
     graph.output("y", graph.op("Multinomial", x, sample_size=20000), "int32", ["b", "n"])
@@ -165,19 +165,19 @@ def test_multinomial_draws_classes_with_their_chances() -> None:
     chances = np.array([[0.1, 0.2, 0.7], [0.5, 0.0, 0.5]])
     with np.errstate(divide="ignore"):
         logs = np.log(chances).astype(np.float32)
-    got = run(session(model), SEED, x=logs)
+    got = run(model_bytes(model, "/"), SEED, x=logs)
     assert got.shape == (2, 20000)
     assert got.dtype == np.int32
     for row, expected in zip(got, chances, strict=True):
         np.testing.assert_allclose(np.bincount(row, minlength=3) / 20000, expected, atol=0.015)
 
 
-def test_a_node_with_a_seed_keeps_to_it() -> None:
-    loaded = session(lifted("RandomNormalLike", seed=4.0))
+def test_a_node_with_a_seed_keeps_to_it(run: Run) -> None:
+    loaded = lifted("RandomNormalLike", seed=4.0)
     x = np.zeros((2, 3), np.float32)
     first = run(loaded, 1, x=x)
     np.testing.assert_array_equal(run(loaded, 2, x=x), first)
-    assert not np.array_equal(run(session(lifted("RandomNormalLike", seed=5.0)), 1, x=x), first)
+    assert not np.array_equal(run(lifted("RandomNormalLike", seed=5.0), 1, x=x), first)
 
 
 def test_a_graph_without_random_nodes_stays_as_it_is() -> None:

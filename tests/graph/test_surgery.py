@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
 
-from genai_pipeline.backends.threads import POOL
 from genai_pipeline.errors import GraphFileError
 from genai_pipeline.graph.onnx_file import model_bytes
 from genai_pipeline.graph.surgery import Cut, extract_part, value_behind, value_read_with
 from genai_pipeline.testing.builder import GraphBuilder
+
+Run = Callable[..., Any]
 
 
 def three_steps() -> tuple[Any, str, str]:
@@ -27,15 +28,13 @@ def three_steps() -> tuple[Any, str, str]:
     return graph.model(), first.name, second.name
 
 
-def run(model: Any, **feeds: Any) -> Any:
-    options = onnxruntime.SessionOptions()
-    POOL.ensure(onnxruntime, None)  # once it exists, sessions with threads of their own are refused
-    options.use_per_session_threads = False
-    loaded = onnxruntime.InferenceSession(model_bytes(model, "/"), options, providers=["CPUExecutionProvider"])
-    return loaded.run(None, feeds)[0]
+@pytest.fixture
+def run(run_graph: Callable[..., list[Any]]) -> Run:
+    """Runs a model; gives its one output."""
+    return lambda model, **inputs: run_graph(model_bytes(model, "/"), **inputs)[0]
 
 
-def test_parts_compute_what_the_whole_does() -> None:
+def test_parts_compute_what_the_whole_does(run: Run) -> None:
     model, first, second = three_steps()
     shape = ("batch", 1, "size")
     front = extract_part(model, "front", [Cut("x", "given", "float32", shape)], [Cut(second, "half", "float32", shape)])

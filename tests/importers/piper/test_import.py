@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
 
-from genai_pipeline.backends.threads import POOL
 from genai_pipeline.errors import ImportModelError
 from genai_pipeline.importers.piper import import_piper
 from genai_pipeline.importers.piper.arpabet import spellings
@@ -40,22 +39,15 @@ def config(**changes: Any) -> str:
     return json.dumps({"num_speakers": 1, "phoneme_type": "espeak", "phoneme_id_map": table, **changes})
 
 
-def run(path: Path, **feeds: Any) -> Any:
-    options = onnxruntime.SessionOptions()
-    POOL.ensure(onnxruntime, None)  # once it exists, sessions with threads of their own are refused
-    options.use_per_session_threads = False
-    loaded = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    return loaded.run(None, feeds)[0]
-
-
-def test_both_parts_together_are_the_whole(tmp_path: Path) -> None:
+def test_both_parts_together_are_the_whole(tmp_path: Path, run_graph: Callable[..., list[Any]]) -> None:
     voice(tmp_path / "voice.onnx")
     (tmp_path / "voice.json").write_text(config(), encoding="utf-8")
     import_piper(tmp_path / "voice.onnx", tmp_path / "voice.json", tmp_path / "package")
     ids, lengths, scales = np.array([[1, 2, 3]]), np.array([3]), np.array([0.5, 1, 1], np.float32)
-    latent = run(tmp_path / "package" / "acoustic.onnx", phonemes=ids, lengths=lengths, scales=scales)
-    wave = run(tmp_path / "package" / "vocoder.onnx", latent=latent)
-    whole = run(tmp_path / "voice.onnx", input=ids, input_lengths=lengths, scales=scales)
+    package = tmp_path / "package"
+    (latent,) = run_graph(package / "acoustic.onnx", phonemes=ids, lengths=lengths, scales=scales)
+    (wave,) = run_graph(package / "vocoder.onnx", latent=latent)
+    (whole,) = run_graph(tmp_path / "voice.onnx", input=ids, input_lengths=lengths, scales=scales)
     assert latent.shape == (1, CHANNELS, 3)
     assert wave.shape == (1, 1, 3)
     np.testing.assert_array_equal(wave[0, 0], whole[0, 0, 0])
