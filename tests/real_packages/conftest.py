@@ -11,6 +11,7 @@ import onnxruntime
 import pytest
 
 import genai_pipeline as gp
+from genai_pipeline.backends.threads import POOL
 
 Run = Callable[[Mapping[str, Any]], list[Any]]
 
@@ -21,6 +22,7 @@ def raw_graph() -> Callable[[Path], Run]:
 
     def load(path: Path) -> Run:
         options = onnxruntime.SessionOptions()
+        POOL.ensure(onnxruntime, None)  # once it exists, sessions with threads of their own are refused
         options.use_per_session_threads = False
         session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         return lambda inputs: session.run(None, dict(inputs))

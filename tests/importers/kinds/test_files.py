@@ -14,6 +14,7 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from genai_pipeline.backends.threads import POOL
 from genai_pipeline.errors import ImportModelError, PackageInvalidError, PullError
 from genai_pipeline.importers import recipes
 from genai_pipeline.importers.pull import find_entry, pull
@@ -69,6 +70,7 @@ def recurrent_model() -> bytes:
 
 def load(model: bytes) -> ort.InferenceSession:
     options = ort.SessionOptions()
+    POOL.ensure(ort, None)  # once it exists, sessions with threads of their own are refused
     options.use_per_session_threads = False
     return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
