@@ -66,7 +66,8 @@ def operation(name: str) -> Operation:
     """The operation of that name. Raises KeyError for none, OperationUnusableError for an added one that is broken."""
     if name in SETTLED:
         module = importlib.import_module(f"genai_pipeline.ops.{_HOME[name]}")
-        return Operation(BUILT_IN[name], getattr(module, name if hasattr(module, name) else f"{name}_"))
+        function = getattr(module, f"{name}_", None)  # so called where Python has the name already: sum_, json_
+        return Operation(BUILT_IN[name], function or getattr(module, name))
     found = load_added(name)
     if not isinstance(found, Operation):
         raise OperationUnusableError(f"the operation '{name}' is no Operation", hint="it is Operation(spec, function)")
