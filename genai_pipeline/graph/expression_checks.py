@@ -20,7 +20,7 @@ def check_expressions(root: Scope, spec: PackageSpec, problems: Problems) -> Non
     for scope, use in all_uses(root, spec):
         if use.tentative:
             continue
-        _check_type(scope, use, problems)
+        _check_type(scope, use, spec, problems)
         _check_whole_inputs(scope, use, spec, problems)
         if use.admission:
             _check_admission(scope, use, problems)
@@ -39,8 +39,11 @@ def all_uses(root: Scope, spec: PackageSpec) -> Iterator[tuple[Scope, Use]]:
                     yield node.body, use
 
 
-def _check_type(scope: Scope, use: Use, problems: Problems) -> None:
+def _check_type(scope: Scope, use: Use, spec: PackageSpec, problems: Problems) -> None:
     def type_of(name: str) -> ValueType:
+        owner, _, field = name.partition(".")
+        if owner == use.item:
+            return next((kind for known, kind, *_ in FIELDS[spec.inputs[owner].modality] if known == field), "unknown")
         target = scope.resolve(name)
         if target is None or target[0] != name:
             raise KeyError(name)

@@ -28,6 +28,7 @@ class Use:
     wants: ValueType | None = None
     admission: bool = False  # read before anything runs: only parameters and sizes
     tentative: bool = False  # a parameter of an unknown op: a literal unless it names values
+    item: str | None = None  # the input whose fields are read of one item, be it a list or not
 
 
 def stage_uses(stage: StageSpec) -> Iterator[Use]:
@@ -77,7 +78,8 @@ def admission_uses(spec: PackageSpec) -> Iterator[Use]:
                 yield _bound(f"limits.{name}", binding, "integer", admission=True)
     for name, owner in spec.inputs.items():
         if owner.placeholder is not None and owner.placeholder.count is not None:
-            yield _bound(f"inputs.{name}.placeholder.count", owner.placeholder.count, "integer", admission=True)
+            use = _bound(f"inputs.{name}.placeholder.count", owner.placeholder.count, "integer", admission=True)
+            yield replace(use, item=name)
 
 
 def named(name: str, port: str, at: Location) -> Use:
