@@ -24,12 +24,13 @@ def decode(source: Source, params: Mapping[str, Any]) -> Picture:
 
     what = source.param or _UNNAMED
     data = b""
-    if isinstance(source.media, np.ndarray):
-        image = pillow.of_pixels(_checked_array(source.media, what))
-    elif pillow.is_image(source.media):
-        image = source.media
+    media = getattr(source.media, "pixels", source.media)  # a picture that a pipeline has made carries an array
+    if isinstance(media, np.ndarray):
+        image = pillow.of_pixels(_checked_array(media, what))
+    elif pillow.is_image(media):
+        image = media
     else:
-        data = read_media(source.media, what, params["max_bytes"])
+        data = read_media(media, what, params["max_bytes"])
         _check_size(webp_size(data) or (1, 1), params["max_pixels"], what)
         image = pillow.open_image(data, what)
     _check_size(image.size, params["max_pixels"], what)

@@ -13,6 +13,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from genai_pipeline.errors import MediaError
+from genai_pipeline.ops.media import Image as MadePicture
 from genai_pipeline.preprocess.programs import Program
 
 Build = Callable[[str], Program]
@@ -153,6 +154,7 @@ def test_arrays(program: Build, draw: Draw) -> None:
     np.testing.assert_array_equal(ours.run(array[:, ::-1], {})["pixels"], array[:, ::-1])
     np.testing.assert_array_equal(ours.run(array[:, :, 0], {})["pixels"], np.repeat(array[:, :, :1], 3, 2))
     np.testing.assert_array_equal(ours.run(array[:, :, :1], {})["pixels"], np.repeat(array[:, :, :1], 3, 2))
+    np.testing.assert_array_equal(ours.run(MadePicture(array), {})["pixels"], array)
     rgba = draw("RGBA", 5, 7)
     np.testing.assert_array_equal(ours.run(np.asarray(rgba), {})["pixels"], ours.run(rgba, {})["pixels"])
     for wrong in (array.astype(np.float32), array[:, :, :2], array[None], array.astype(np.uint16)):

@@ -29,9 +29,9 @@ STRETCHED = 200  # sides that differ more are refused by the pixel budget
 
 
 def pictures(draw: Draw, sizes: Sizes, modes: tuple[str, ...]) -> Iterator[tuple[str, Image.Image]]:
-    """Every size, each in three modes, so that all modes come up."""
+    """Every size, each in two modes, so that all modes come up."""
     for index, (height, width) in enumerate(sizes):
-        for offset in (0, 7, 11):
+        for offset in (0, 7):
             mode = modes[(index + offset) % len(modes)]
             yield f"{mode} {height}x{width}", draw(mode, height, width, index)
 
@@ -63,12 +63,12 @@ def reference(processor: Any, image: Image.Image) -> Fields:
 
 def test_clip(program: Build, draw: Draw, upright_sizes: Sizes, modes: tuple[str, ...]) -> None:
     images = pictures(draw, upright_sizes, modes)
-    assert compare(program, "clip.yaml", CLIPImageProcessorPil(), images) == 72
+    assert compare(program, "clip.yaml", CLIPImageProcessorPil(), images) == 48
 
 
 def test_siglip(program: Build, draw: Draw, upright_sizes: Sizes, modes: tuple[str, ...]) -> None:
     images = pictures(draw, upright_sizes, modes)
-    assert compare(program, "siglip.yaml", SiglipImageProcessorPil(), images) == 72
+    assert compare(program, "siglip.yaml", SiglipImageProcessorPil(), images) == 48
 
 
 def test_every_mode_in_one_size(program: Build, draw: Draw, modes: tuple[str, ...]) -> None:
@@ -81,7 +81,7 @@ def test_qwen2_vl(program: Build, draw: Draw, upright_sizes: Sizes, modes: tuple
     sizes = tuple(size for size in upright_sizes if max(size) <= STRETCHED * min(size))
     large = ((1200, 1100), (2000, 700), (700, 1999))
     images = pictures(draw, (*sizes, *large), modes)
-    assert compare(program, "qwen2_vl.yaml", processor, images, grid="image_grid_thw") == 3 * (len(sizes) + 3) >= 60
+    assert compare(program, "qwen2_vl.yaml", processor, images, grid="image_grid_thw") == 2 * (len(sizes) + 3) >= 40
 
 
 def test_qwen2_vl_counts_the_features_of_merged_patches(program: Build, draw: Draw) -> None:
@@ -135,7 +135,7 @@ def test_a_picture_of_one_tile_stays_alone(program: Build, draw: Draw) -> None:
 def test_llava_next(program: Build, draw: Draw, upright_sizes: Sizes, modes: tuple[str, ...]) -> None:
     images = pictures(draw, upright_sizes, modes)
     count = compare(program, "llava_next.yaml", LlavaNextImageProcessorPil(), images, original="image_sizes")
-    assert count == 72
+    assert count == 48
 
 
 def test_siglip2(program: Build, draw: Draw, upright_sizes: Sizes) -> None:
