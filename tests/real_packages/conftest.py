@@ -1,33 +1,14 @@
-"""Packages on their real weights, pulled once into the user cache, and graphs run without this framework."""
+"""Requests to packages on their real weights, side by side, and how many runs they shared."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
-import onnxruntime
 import pytest
 
 import genai_pipeline as gp
-from genai_pipeline.backends.threads import POOL
-
-Run = Callable[[Mapping[str, Any]], list[Any]]
-
-
-@pytest.fixture(scope="session")
-def raw_graph() -> Callable[[Path], Run]:
-    """Loads an ONNX file as it is; gives a function from inputs to outputs."""
-
-    def load(path: Path) -> Run:
-        options = onnxruntime.SessionOptions()
-        POOL.ensure(onnxruntime, None)  # once it exists, sessions with threads of their own are refused
-        options.use_per_session_threads = False
-        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-        return lambda inputs: session.run(None, dict(inputs))
-
-    return load
 
 
 @pytest.fixture(scope="session")

@@ -38,15 +38,16 @@ def pipe(folder: Path) -> Iterator[gp.Pipeline]:
 
 
 @pytest.fixture(scope="module")
-def reference(folder: Path, raw_graph: Any) -> Any:
+def reference(folder: Path, run_graph: Any) -> Any:
     """Mean of the last hidden states, divided by its length, of one text alone."""
-    tokenizer, run = Tokenizer.from_file(str(folder / "tokenizer.json")), raw_graph(folder / "model.onnx")
+    tokenizer, model = Tokenizer.from_file(str(folder / "tokenizer.json")), folder / "model.onnx"
     tokenizer.no_padding()
     tokenizer.enable_truncation(512)
 
     def embed(text: str) -> NDArray[np.float32]:
         ids = np.array([tokenizer.encode(text).ids])
-        states = run({"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)})[0]
+        mask, types = np.ones_like(ids), np.zeros_like(ids)
+        (states,) = run_graph(model, input_ids=ids, attention_mask=mask, token_type_ids=types)
         mean = states[0].mean(0)
         vector: NDArray[np.float32] = mean / np.linalg.norm(mean)
         return vector

@@ -35,17 +35,16 @@ def pipe(folder: Path) -> Iterator[gp.Pipeline]:
 
 
 @pytest.fixture(scope="module")
-def reference(folder: Path, raw_graph: Any) -> Callable[[Samples], Samples]:
+def reference(folder: Path, run_graph: Any) -> Callable[[Samples], Samples]:
     """The graph called for 512 samples at a time, with the 64 before them and its own state."""
-    run = raw_graph(folder / "model.onnx")
+    model = folder / "model.onnx"
 
     def probabilities(samples: Samples) -> Samples:
         padded = np.pad(samples, (64, -len(samples) % 512))
         state, found = np.zeros((1, 2, 128), np.float32), []
         for start in range(0, len(padded) - 64, 512):
-            chance, state = run(
-                {"input": padded[np.newaxis, start : start + 576], "state": state, "sr": np.array(RATE)}
-            )
+            frame = padded[np.newaxis, start : start + 576]
+            chance, state = run_graph(model, input=frame, state=state, sr=np.array(RATE))
             found.append(chance[0, 0])
         return np.array(found, np.float32)
 

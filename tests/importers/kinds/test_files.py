@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from genai_pipeline.backends.threads import POOL
 from genai_pipeline.errors import ImportModelError, PackageInvalidError, PullError
+from genai_pipeline.graph.onnx_file import read_signature
 from genai_pipeline.importers import recipes
 from genai_pipeline.importers.pull import find_entry, pull
 from genai_pipeline.importers.recipes import find_recipe
@@ -66,13 +65,6 @@ def recurrent_model() -> bytes:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     helper.set_model_props(model, {"letters": LETTERS})
     return bytes(model.SerializeToString())
-
-
-def load(model: bytes) -> ort.InferenceSession:
-    options = ort.SessionOptions()
-    POOL.ensure(ort, None)  # once it exists, sessions with threads of their own are refused
-    options.use_per_session_threads = False
-    return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def add_source(index: Path, name: str, license: str, member: str, content: bytes) -> str:
@@ -130,21 +122,21 @@ def test_files_of_several_wheels_become_one_package(index: Path) -> None:
     assert entry.cached == {"float32": folder}
 
 
-def test_the_batch_axis_is_moved_and_nothing_else_changes(index: Path, tmp_path: Path) -> None:
+def test_the_batch_axis_is_moved_and_nothing_else_changes(index: Path, run_graph: Any) -> None:
     folder = pull("walk", source=index)
     onnx.checker.check_model(folder / "model.onnx", full_check=True)
-    moved, original = load((folder / "model.onnx").read_bytes()), load(recurrent_model())
-    ports = {port.name: port.shape for port in (*moved.get_inputs(), *moved.get_outputs())}
+    signature = read_signature(folder / "model.onnx", folder)
+    ports = {name: port.shape for name, port in (*signature.inputs.items(), *signature.outputs.items())}
     assert ports == {
-        "input": ["batch", 3],
-        "state": ["batch", 2, 3],
-        "output": ["batch", 3],
-        "next_state": ["batch", 2, 3],
+        "input": ("batch", 3),
+        "state": ("batch", 2, 3),
+        "output": ("batch", 3),
+        "next_state": ("batch", 2, 3),
     }
     random = np.random.default_rng(3)
     step, state = random.standard_normal((4, 3), np.float32), random.standard_normal((2, 4, 3), np.float32)
-    output, after = moved.run(["output", "next_state"], {"input": step, "state": state.transpose(1, 0, 2)})
-    expected = original.run(["output", "next_state"], {"input": step, "state": state})
+    output, after = run_graph(folder / "model.onnx", input=step, state=state.transpose(1, 0, 2))
+    expected = run_graph(recurrent_model(), input=step, state=state)
     assert np.array_equal(output, expected[0])
     assert np.array_equal(after.transpose(1, 0, 2), expected[1])
 
