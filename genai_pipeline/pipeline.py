@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from genai_pipeline.engine.draft_model import DraftPackage
     from genai_pipeline.engine.request import Emit, Request
     from genai_pipeline.engine.request_reader import RequestReader
-    from genai_pipeline.engine.session import Session
+    from genai_pipeline.engine.session import Asked, Session
     from genai_pipeline.engine.sessions import Sessions
     from genai_pipeline.engine.streams import AsyncStream, Stream, Submit
     from genai_pipeline.graph.plan import ExecutionPlan
@@ -299,11 +299,10 @@ class Pipeline:
         (part,) = self._assembly.parts.values()
         return Sessions(self._assembly.engine, part.keeper, self.identity, self._ask, shared=self._options.prefix_cache)
 
-    def _ask(
-        self, messages: Sequence[Mapping[str, Any]], salt: bytes, options: Mapping[str, Any]
-    ) -> tuple[Submit, tuple[int, ...]]:
-        """One turn of a session, ready to be submitted, and its prompt's tokens."""
-        return self._prompted(self._reader.read(None, {**options, "messages": messages}, salt))
+    def _ask(self, messages: Sequence[Mapping[str, Any]], salt: bytes, options: Mapping[str, Any]) -> Asked:
+        """One turn of a session, ready to be submitted, and its prompt's tokens with their identities."""
+        request = self._reader.read(None, {**options, "messages": messages}, salt)
+        return (*self._prompted(request), self._reader.identities(request))
 
     def _prompted(self, request: Request) -> tuple[Submit, tuple[int, ...]]:
         """A request ready to be submitted, and its prompt's tokens."""

@@ -53,7 +53,7 @@ class Intake:
         self._stage = stage
         self._rules = rules
         self._reads_any_row = reads_any_row
-        self._outer = OuterValues(stage.body, graphs, digests=rules.keeps)
+        self._outer = OuterValues(stage.body, graphs, known=rules.identified if rules.keeps else None)
         self._answers = Answers(stage.id, rules)
         self._loop = stage.body.id
         self._options = LoopOptions(stage.spec.decode.generation, rules)
@@ -95,6 +95,7 @@ class Intake:
         options = self._options.of(request.options)
         constraint, text = admitted.constraint, self._prompt.text(values)
         outer, not_yet, times = self._outer.of(values), self._not_yet(options), self._times(values)
+        identities = self._prompt.identities(values)
         sequences: list[Sequence] = []
         for choice in range(options.n):
             answer = self._answers.parts(request.form, options, constraint, text)
@@ -117,6 +118,7 @@ class Intake:
                     budget=answer.budget,
                     options=options,
                     max_chunk=self._rules.max_chunk,
+                    identities=identities,
                 )
             )
         return sequences
@@ -146,6 +148,7 @@ class Intake:
                     sampling=sampling_state(options, prompt, first.sampling.times if first.sampling else None),
                     options=options,
                     max_chunk=first.max_chunk,
+                    identities=first.identities,
                 )
             )
         return Search(answers, beams, BeamSearch(options, first.max_tokens, self._rules.end_tokens(options)))

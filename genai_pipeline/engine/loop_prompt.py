@@ -7,12 +7,11 @@ from typing import Any
 
 from genai_pipeline.errors import PackageError, RequestError
 from genai_pipeline.graph.plan import StagePlan
+from genai_pipeline.kv.prefix_keys import Identity
 from genai_pipeline.metadata.expressions import Name, evaluate, names
 from genai_pipeline.metadata.model import Binding
 from genai_pipeline.preprocess.token_template import TokenTemplate
 from genai_pipeline.preprocess.tokenizer import Tokenizer
-
-Identity = tuple[int, int, bytes]  # half-open range of tokens, and the digest of the item whose slots they are
 
 
 class LoopPrompt:

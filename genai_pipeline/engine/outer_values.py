@@ -21,15 +21,19 @@ from genai_pipeline.metadata.expressions import names
 
 
 class OuterValues:
-    """The outer values of one loop; ``digests``: whether state of its sequences is kept, and found by them."""
+    """The outer values of one loop.
 
-    def __init__(self, body: ScopePlan, graphs: Mapping[str, LoadedGraph], *, digests: bool) -> None:
+    ``known``: keys of those by which no sequence needs to be told from another, as its tokens' identities do that;
+    None where no state of its sequences is kept.
+    """
+
+    def __init__(self, body: ScopePlan, graphs: Mapping[str, LoadedGraph], *, known: frozenset[str] | None) -> None:
         self._stacked: dict[str, bool] = {}  # of graphs: value key -> whether every port that reads it has a batch axis
         for key, batched in _port_reads(body, graphs):
             self._stacked[key] = self._stacked.get(key, True) and batched
         operations = (stage for stage in body.stages if stage.spec.op is not None)
         reads = {key for stage in operations for key in stage.reads.values() if local_key(key, body.id) is None}
-        self._digested = sorted(self._stacked.keys() | reads) if digests else []
+        self._digested = [] if known is None else sorted((self._stacked.keys() | reads) - known)
 
     def of(self, values: Mapping[str, Any]) -> Outer:
         """Those of a sequence with these values."""

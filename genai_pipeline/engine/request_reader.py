@@ -9,6 +9,7 @@ from genai_pipeline.constraints.spec import CONSTRAINT_OPTIONS, read_constraint
 from genai_pipeline.engine.answer_form import AnswerForm
 from genai_pipeline.engine.request import Queueing, Request
 from genai_pipeline.graph.plan import ExecutionPlan
+from genai_pipeline.kv.prefix_keys import Identity
 from genai_pipeline.preprocess.answer_options import ANSWER_OPTIONS, AnswerOptions
 from genai_pipeline.preprocess.package_texts import main_text
 from genai_pipeline.preprocess.prompts import PromptReader
@@ -66,6 +67,11 @@ class RequestReader:
             return ()
         tokens: Any = request.values.get(f"{self._main.name}.tokens")
         return tokens if isinstance(tokens, tuple) else ()
+
+    def identities(self, request: Request) -> tuple[Identity, ...]:
+        """Whose slots the tokens of a request's prompt are."""
+        found: Any = None if self._main is None else request.values.get(f"{self._main.name}.identities")
+        return tuple(found or ())
 
     def text(self, tokens: Sequence[int], *, skip_special: bool) -> str:
         """The text of tokens. Raises RequestError."""

@@ -34,6 +34,7 @@ class LoopRules:
     reader: AnswerReader | None = None  # tells the parts of answers apart; None for loops without text
     modes: frozenset[str] | None = None  # kinds of constraint the model is good for; None: nothing is said
     times: TimeRule | None = None  # of its tokens that mark times
+    identified: frozenset[str] = frozenset()  # values around the loop that its prompt's identities stand for
     max_chunk: int | None = None  # most tokens of a run of one row
     keeps: bool = True  # whether state of prefixes is kept for other sequences
     tokenizers: Mapping[str, Tokenizer] = field(default_factory=dict)  # of the package, for operations of the body

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from genai_pipeline.engine.request import RequestState
     from genai_pipeline.engine.scope_run import Call
     from genai_pipeline.engine.text_output import TextOutput
+    from genai_pipeline.kv.prefix_keys import Identity
     from genai_pipeline.parsing.budget import ReasoningBudget
     from genai_pipeline.sampling.params import GenerationOptions
     from genai_pipeline.sampling.state import SamplingState
@@ -46,6 +47,7 @@ class Sequence:
         "error",
         "finish_reason",
         "id",
+        "identities",
         "loop",
         "max_chunk",
         "max_tokens",
@@ -88,6 +90,7 @@ class Sequence:
         budget: ReasoningBudget | None = None,
         options: GenerationOptions | None = None,
         max_chunk: int | None = None,
+        identities: tuple[Identity, ...] = (),
     ) -> None:
         self.id = id
         self.request = request
@@ -101,6 +104,7 @@ class Sequence:
         self.entered = False  # whether it ever had a row
         self.num_cached = 0  # prompt tokens whose state came from the prefix cache
         self.row = NO_ROW
+        self.identities = identities  # whose slots tokens of its prompt are
         self.max_chunk = max_chunk  # most tokens of one run
         self.max_tokens = max_tokens  # most tokens to choose
         self.seed = seed

@@ -23,6 +23,9 @@ from genai_pipeline.types import Event, Result
 if TYPE_CHECKING:
     from genai_pipeline.engine.streams import AsyncStream, Stream, Submit
     from genai_pipeline.kv.page_store import Match
+    from genai_pipeline.kv.prefix_keys import Identity
+
+    Asked = tuple[Submit, tuple[int, ...], tuple[Identity, ...]]
 
 Message = Mapping[str, Any]
 MESSAGE_FIELDS = ("name", "tool_call_id")
@@ -34,6 +37,7 @@ class Mark:
 
     messages: tuple[Message, ...]
     tokens: tuple[int, ...]
+    identities: tuple[Identity, ...] = ()  # whose slots tokens are
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +55,11 @@ class Turn:
     messages: tuple[Message, ...]
     submit: Submit
     prompt: tuple[int, ...]
+    identities: tuple[Identity, ...] = ()
 
     def mark(self, answer: Answer) -> Mark:
         """The moment after an answer."""
-        return Mark((*self.messages, answer.message()), (*self.prompt, *answer.tokens))
+        return Mark((*self.messages, answer.message()), (*self.prompt, *answer.tokens), self.identities)
 
 
 class AsyncTurn(AsyncIterator[Event]):
@@ -94,10 +99,8 @@ class AsyncTurn(AsyncIterator[Event]):
 class SessionHost(Protocol):
     """What a session needs of the pipeline it belongs to; every call is safe from any thread."""
 
-    def ask(
-        self, messages: Sequence[Message], salt: bytes, options: Mapping[str, Any]
-    ) -> tuple[Submit, tuple[int, ...]]:
-        """A turn, ready to be submitted, and its prompt's tokens."""
+    def ask(self, messages: Sequence[Message], salt: bytes, options: Mapping[str, Any]) -> Asked:
+        """A turn, ready to be submitted, and its prompt's tokens with their identities."""
 
     def pin(self, session: Session, salt: bytes) -> Pin:
         """Keep the state of a session's tokens until it is unpinned or the session is no more."""

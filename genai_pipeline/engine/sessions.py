@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from genai_pipeline.engine.engine import Engine
+from genai_pipeline.engine.saved_session import read, written
 from genai_pipeline.engine.session import Mark, Message, Pin, Session
 from genai_pipeline.engine.state_keeper import StateKeeper
-from genai_pipeline.errors import CheckpointError
-from genai_pipeline.kv.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from genai_pipeline.kv.geometry import PAGE_TOKENS
+from genai_pipeline.kv.checkpoint import read_checkpoint, write_checkpoint
 from genai_pipeline.kv.page_store import Match
+from genai_pipeline.kv.prefix_keys import prefix_keys
 
 if TYPE_CHECKING:
-    from genai_pipeline.engine.streams import Submit
+    from genai_pipeline.engine.session import Asked
 
 MAX_SESSIONS = 64
 IDLE_SECONDS = 3600.0
 
-Ask = Callable[[Sequence[Message], bytes, Mapping[str, Any]], "tuple[Submit, tuple[int, ...]]"]
+Ask = Callable[[Sequence[Message], bytes, Mapping[str, Any]], "Asked"]
 
 
 class Sessions:
@@ -48,16 +47,15 @@ class Sessions:
         salt = b"" if self._shared else secrets.token_bytes(16)
         return Session(self, salt, Mark((), ()) if path is None else self._load(path, salt))
 
-    def ask(
-        self, messages: Sequence[Message], salt: bytes, options: Mapping[str, Any]
-    ) -> tuple[Submit, tuple[int, ...]]:
-        """A turn, ready to be submitted, and its prompt's tokens."""
+    def ask(self, messages: Sequence[Message], salt: bytes, options: Mapping[str, Any]) -> Asked:
+        """A turn, ready to be submitted, and its prompt's tokens with their identities."""
         self._expire()
         return self._ask(messages, salt, options)
 
     def pin(self, session: Session, salt: bytes) -> Pin:
         """Keep the state of a session's tokens; the session used longest ago loses its own when there are too many."""
-        match = self._engine.call(lambda: self._pin(session.tokens, salt))
+        keys = _keys(session.checkpoint())
+        match = self._engine.call(lambda: self._pin(keys, salt))
         orphaned = weakref.finalize(session, self._orphans.append, match)
         orphaned.atexit = False
         with self._lock:
@@ -76,18 +74,18 @@ class Sessions:
 
     def save(self, path: str, mark: Mark, salt: bytes) -> None:
         """Write a session to a file: its messages, its tokens, and the state of those of them that is kept."""
-        length, saved = self._engine.call(lambda: self._keeper.export(mark.tokens, salt))
-        extra = {"messages": json.dumps(list(mark.messages))}
+        extra = written(mark)
+        length, saved = self._engine.call(lambda: self._keeper.export(_keys(mark), salt))
         write_checkpoint(Path(path), mark.tokens, saved, self._identity, extra, num_computed=length)
 
     def _load(self, path: str, salt: bytes) -> Mark:
         found = read_checkpoint(Path(path), self._identity, self._keeper.components)
-        mark = Mark(_messages(path, found), found.tokens)
-        tokens = found.tokens[: found.num_computed]
-        self._engine.call(lambda: self._keeper.adopt(tokens, salt, found.saved))
+        mark = read(path, found)
+        keys = _keys(mark)[: found.num_computed]
+        self._engine.call(lambda: self._keeper.adopt(keys, salt, found.saved))
         return mark
 
-    def _pin(self, tokens: Sequence[int], salt: bytes) -> Match:
+    def _pin(self, tokens: Sequence[Hashable], salt: bytes) -> Match:
         """On the engine thread: pin, after what is pinned for nobody any more was let go."""
         while self._orphans:
             self._keeper.unpin(self._orphans.popleft())
@@ -101,23 +99,6 @@ class Sessions:
             session.release_state()
 
 
-def _messages(path: str, found: Checkpoint) -> tuple[Message, ...]:
-    """The conversation in a checkpoint, which anybody may have written. Raises CheckpointError."""
-    hint = "name a file that a session's save wrote"
-    if found.num_computed % PAGE_TOKENS:
-        raise CheckpointError(
-            f"the checkpoint {path} has the state of {found.num_computed} tokens; a session's is of whole pages of "
-            f"{PAGE_TOKENS}",
-            hint=hint,
-        )
-    try:
-        messages = json.loads(found.extra["messages"])
-    except (KeyError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"the checkpoint {path} has no messages that can be read", hint=hint) from error
-    if not isinstance(messages, list) or not all(map(_is_message, messages)):
-        raise CheckpointError(f"the messages in the checkpoint {path} are no list of messages", hint=hint)
-    return tuple(messages)
-
-
-def _is_message(value: object) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("role"), str)
+def _keys(mark: Mark) -> Sequence[Hashable]:
+    """What the state of a moment is found by."""
+    return prefix_keys(mark.tokens, mark.identities)

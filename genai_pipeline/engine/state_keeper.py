@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import abc
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 
 from genai_pipeline.engine.sequence import NO_ROW, Sequence
 from genai_pipeline.graph.plan import StatePlan
 from genai_pipeline.kv.geometry import PAGE_TOKENS
 from genai_pipeline.kv.page_store import Match, PageStore
 from genai_pipeline.kv.pool import KvPool, SavedTokens
+from genai_pipeline.kv.prefix_keys import prefix_keys
 
-Tokens = abc.Sequence[int]
+Tokens = abc.Sequence[Hashable]  # by their keys, see ``prefix_keys``
 Components = Mapping[str, abc.Sequence[StatePlan]]
 
 RECOMPUTED = 2  # tokens a sequence computes again after any restoring: one alone would round differently
@@ -77,9 +78,8 @@ class StateKeeper:
         known = min(self._pool.length(row), len(sequence.tokens))  # drafts beyond a stop were computed for nothing
         length = self._boundary(row, known, step=PAGE_TOKENS)
         if length:
-            self._store.insert(
-                sequence.tokens[:length], _salt(sequence), lambda start, stop: self._pool.save(row, start, stop)
-            )
+            keys = prefix_keys(sequence.tokens[:length], sequence.identities)
+            self._store.insert(keys, _salt(sequence), lambda start, stop: self._pool.save(row, start, stop))
 
     def forget(self, sequence: Sequence) -> None:
         """Drop what is kept for a sequence that will not come back."""
@@ -126,7 +126,8 @@ class StateKeeper:
         scored = sequence.scores is not None  # the logits of every token are read
         if not self._reuses(sequence) or limit <= 0 or scored:
             return 0
-        match = self._store.look_up(sequence.tokens, _salt(sequence), limit)
+        keys = prefix_keys(sequence.tokens, sequence.identities)
+        match = self._store.look_up(keys, _salt(sequence), limit)
         if not match.num_tokens:
             return 0
         self._pool.reserve(sequence.row, match.num_tokens)

@@ -14,6 +14,7 @@ from genai_pipeline.engine.admission import Bounds
 from genai_pipeline.engine.limits import limit
 from genai_pipeline.engine.memory import StateMemory
 from genai_pipeline.engine.rules import LoopRules
+from genai_pipeline.engine.slot_values import identified_values
 from genai_pipeline.engine.state_keeper import StateKeeper
 from genai_pipeline.graph.plan import ExecutionPlan, StagePlan, StatePlan
 from genai_pipeline.kv.geometry import ARENA_UPDATES, PAGE_TOKENS, bytes_per_row
@@ -132,6 +133,7 @@ def _rules(
         keeps=not decode.carry
         and not any(state.source for states in _states(plan, stage).values() for state in states),
         max_chunk=_max_chunk(plan, stage),
+        identified=identified_values(plan, stage),
         times=_times(decode, tokenizer, end_ids),
         tokenizers=tokenizers,
     )

@@ -103,13 +103,13 @@ class PageStore:
         text = f"host pages ({kind}): {self._pages.budget_bytes / 2**20:.0f} MiB"
         return text if self._disk is None else f"{text}; disk: {self._disk.bound_bytes / 2**20:.0f} MiB"
 
-    def match(self, tokens: Sequence[int], salt: bytes = b"", limit: int | None = None) -> Match:
+    def match(self, tokens: Sequence[Hashable], salt: bytes = b"", limit: int | None = None) -> Match:
         """The longest kept prefix of at most ``limit`` tokens that a sequence can resume from."""
         most = len(tokens) if limit is None else max(0, min(limit, len(tokens)))
         nodes = self._pages.resumable(self._tree.match(tokens[:most], salt))
         return Match(len(nodes) * PAGE_TOKENS, nodes)
 
-    def look_up(self, tokens: Sequence[int], salt: bytes, limit: int | None) -> Match:
+    def look_up(self, tokens: Sequence[Hashable], salt: bytes, limit: int | None) -> Match:
         """``match`` for a request, which counts as a hit or a miss."""
         match = self.match(tokens, salt, limit)
         self._hits += bool(match.nodes)
@@ -117,7 +117,7 @@ class PageStore:
         self._hit_tokens += match.num_tokens
         return match
 
-    def insert(self, tokens: Sequence[int], salt: bytes, read: Read) -> int:
+    def insert(self, tokens: Sequence[Hashable], salt: bytes, read: Read) -> int:
         """Keep the whole pages of ``tokens``; ``read(start, stop)`` gives what is missing, a few pages at a time.
 
         Returns how many tokens of them can be resumed from now: fewer when all else is held. For loops with whole
@@ -224,7 +224,7 @@ class PageStore:
             disk_read_errors=0 if disk is None else disk.read_errors,
         )
 
-    def _add(self, tokens: Sequence[int], salt: bytes, found: Nodes, count: int, read: Read) -> Nodes:
+    def _add(self, tokens: Sequence[Hashable], salt: bytes, found: Nodes, count: int, read: Read) -> Nodes:
         """Add pages [len(found), count), as many as there is room for; with whole states, all or none."""
         slots = self._pages.take(count - len(found))
         added: Nodes = ()
@@ -251,7 +251,9 @@ class PageStore:
             self._pages.write(part, columns)
         return len(slots)
 
-    def _add_whole(self, tokens: Sequence[int], salt: bytes, found: Nodes, slots: Sequence[int], read: Read) -> Nodes:
+    def _add_whole(
+        self, tokens: Sequence[Hashable], salt: bytes, found: Nodes, slots: Sequence[int], read: Read
+    ) -> Nodes:
         """Add pages with the whole state after the last of them, which ``read`` gives at that one position only."""
         growing, whole = self._shape.split(read(len(found) * PAGE_TOKENS, len(tokens)))
         columns = self._codec.encode(growing)

@@ -1,9 +1,10 @@
 """Which prefixes are kept: a tree over 16-token pages, integers and handles only, so that it can be proved alone.
 
-A page is found by everything before it: its node hangs below the node of the page before, and the first pages hang
-below a root per salt (what else the state depends on, e.g. an adapter). Nodes know in which tier their page is; along
-a path pages only go down (host, then disk). What leaves a tier first is its least recently used node without a child
-in the same tier, so a prefix never outlives what is needed to reach it.
+Tokens are told apart by their keys (``prefix_keys``). A page is found by everything before it: its node hangs below
+the node of the page before, and the first pages hang below a root per salt (what else the state depends on, e.g. an
+adapter). Nodes know in which tier their page is; along a path pages only go down (host, then disk). What leaves a tier
+first is its least recently used node without a child in the same tier, so a prefix never outlives what is needed to
+reach it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Node:
 
     def __init__(self, parent: Node | None, key: Hashable, tier: Tier, handle: int) -> None:
         self.parent = parent
-        self.key = key  # the page's 16 tokens; of a root, its salt
+        self.key = key  # those of the page's 16 tokens (``prefix_keys``); of a root, its salt
         self.tier = tier
         self.handle = handle
         self.children: dict[Hashable, Node] = {}
@@ -64,7 +65,7 @@ class PrefixTree:
             yield node
             stack += list(node.children.values())
 
-    def match(self, tokens: Sequence[int], salt: bytes = b"") -> tuple[Node, ...]:
+    def match(self, tokens: Sequence[Hashable], salt: bytes = b"") -> tuple[Node, ...]:
         """The longest chain of whole pages that begin ``tokens``; all of it counts as used now."""
         found: list[Node] = []
         node = self._roots.get(salt)
@@ -82,7 +83,7 @@ class PrefixTree:
         for node in nodes:
             node.last_use = self.clock
 
-    def insert(self, tokens: Sequence[int], salt: bytes, handles: Sequence[int]) -> tuple[Node, ...]:
+    def insert(self, tokens: Sequence[Hashable], salt: bytes, handles: Sequence[int]) -> tuple[Node, ...]:
         """Add the first pages of ``tokens`` that are missing, one per handle, as host pages; returns their nodes."""
         node = self._roots.get(salt)
         if node is None:
@@ -227,7 +228,7 @@ class _Queue:
         return node.tier is self._tier and (node.refs > 0) is self._held and node.peers == 0
 
 
-def _pages(tokens: Sequence[int]) -> Iterator[tuple[int, ...]]:
+def _pages(tokens: Sequence[Hashable]) -> Iterator[tuple[Hashable, ...]]:
     """The whole pages of a sequence of tokens."""
     for start, stop in pairwise(range(0, len(tokens) + 1, PAGE_TOKENS)):
         yield tuple(tokens[start:stop])
