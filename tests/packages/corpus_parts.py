@@ -116,6 +116,15 @@ def metadata(old: str, new: str) -> Step:
     return step
 
 
+def operation(*stages: str) -> tuple[Step, ...]:
+    """Stages behind the loop; the first has the id ``more``, and a last one, if there are two, the id ``last``."""
+    name = "last" if len(stages) > 1 else "more"
+    output = f"  {name}: {{modality: tensor, value: {name}.result}}\n"
+    text = "  text: {modality: text, value: generate.text}\n"
+    lines = "".join(f"  - {stage}\n" for stage in stages)
+    return metadata(text, text + output), metadata("    logits: logits\n", f"    logits: logits\n{lines}")
+
+
 def document(content: str | bytes) -> Step:
     """Another metadata file altogether."""
     return file("inference_metadata.yaml", content)

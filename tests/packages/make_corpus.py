@@ -33,6 +33,7 @@ from corpus_parts import (
     folder,
     link,
     metadata,
+    operation,
     tokenizer,
     write,
 )
@@ -164,6 +165,65 @@ FAULTS: dict[str, tuple[str, str, tuple[Step, ...]]] = {
     "flow-no-prompt": ("a decode loop without a prompt", TEXT, (metadata("    prompt: prompt.tokens\n", ""),)),
     "flow-prompt-is-text": ("a prompt that is text, not tokens", TEXT, (metadata("prompt: prompt.tokens", "prompt: prompt.text"),)),
     "flow-output-modality": ("an output that is not what it is declared to be", TEXT, (metadata("value: generate.text", "value: generate.tokens"),)),
+    # --- operations ---------------------------------------------------------------------------------------------------
+    "operation-unknown": ("an operation nobody knows", TEXT, operation("{id: more, op: argmaxx, inputs: {value: generate.tokens}}")),
+    "operation-unknown-input": ("an input that the operation has not", TEXT, operation("{id: more, op: argmax, inputs: {value: generate.tokens, mask: generate.tokens}}")),
+    "operation-missing-input": ("an input that is not bound", TEXT, operation("{id: more, op: argmax}")),
+    "operation-unknown-output": (
+        "an output that the operation has not",
+        TEXT,
+        operation("{id: more, op: argmax, inputs: {value: generate.tokens}, outputs: {index: found}}"),
+    ),
+    "operation-no-such-value": (
+        "a value that the operation does not publish",
+        TEXT,
+        operation("{id: more, op: top_k, with: {k: 2}, inputs: {value: generate.tokens}}"),
+    ),
+    "operation-parameter-unknown": (
+        "a parameter that the operation has not",
+        TEXT,
+        operation("{id: more, op: argmax, with: {axes: 1}, inputs: {value: generate.tokens}}"),
+    ),
+    "operation-parameter-choice": (
+        "a parameter that is none of its choices",
+        TEXT,
+        operation("{id: more, op: noise, with: {kind: normall, shape: [4]}}"),
+    ),
+    "operation-parameter-missing": ("a parameter that is not given", TEXT, operation("{id: more, op: concat, inputs: {values: generate.tokens}}")),
+    "operation-parameter-bounds": (
+        "a parameter out of its range",
+        TEXT,
+        operation("{id: more, op: truncate, with: {size: 0}, inputs: {value: generate.tokens}}"),
+    ),
+    "operation-parameter-value": (
+        "a parameter that reads what is not there",
+        TEXT,
+        operation("{id: more, op: truncate, with: {size: parameters.size}, inputs: {value: generate.tokens}}"),
+    ),
+    "operation-parameter-type": (
+        "a parameter that is a fraction",
+        TEXT,
+        operation("{id: more, op: truncate, with: {size: generate.tokens.length / 2}, inputs: {value: generate.tokens}}"),
+    ),
+    "operation-text": ("a text where numbers belong", TEXT, operation("{id: more, op: argmax, inputs: {value: generate.text}}")),
+    "operation-numbers": ("numbers where a text belongs", TEXT, operation("{id: more, op: split_text, inputs: {text: generate.tokens}}")),
+    "operation-rank": ("a value of another rank", TEXT, operation("{id: more, op: pool, inputs: {states: generate.tokens.length}}")),
+    "operation-fractions": (
+        "fractions where whole numbers belong",
+        TEXT,
+        operation("{id: more, op: noise, with: {shape: [4]}}", "{id: last, op: take, inputs: {value: generate.tokens, index: more.result}}"),
+    ),
+    "operation-list": (
+        "a list where one value belongs",
+        TEXT,
+        operation("{id: more, op: split, with: {axis: 0, parts: 2}, inputs: {value: generate.tokens}}", "{id: last, op: argmax, inputs: {value: more.result}}"),
+    ),
+    "operation-in-body": (
+        "a slow operation in the body of a decode loop",
+        TEXT,
+        (metadata("    logits: logits\n", "      - {op: png, inputs: {image: logits}, outputs: {result: picture}}\n    logits: picture\n"),),
+    ),
+    "operation-not-yet": ("an operation that is not there yet", TEXT, operation("{id: more, op: unmask, inputs: {value: generate.tokens}}")),
     # --- expressions --------------------------------------------------------------------------------------------------
     "expression-syntax": ("an expression that does not parse", TEXT, (metadata("context_length: 64", 'context_length: "64 +"'),)),
     "expression-function": ("a function that does not exist", TEXT, (metadata("context_length: 64", 'context_length: "sqrt(64)"'),)),
