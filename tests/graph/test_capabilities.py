@@ -28,8 +28,9 @@ def missing(spec: PackageSpec) -> dict[str, str]:
     return {problem.message.partition("('")[2].partition("')")[0]: problem.at.path for problem in refused}
 
 
-def test_a_text_model_needs_nothing_that_is_missing(spec: Spec) -> None:
-    assert missing(spec(example("smollm2"))) == {}
+@pytest.mark.parametrize("name", ["smollm2", "embedder", "vision"])
+def test_what_needs_nothing_that_is_missing(spec: Spec, name: str) -> None:
+    assert missing(spec(example(name))) == {}
 
 
 def test_what_an_answer_may_hold_is_not_missing(spec: Spec) -> None:
@@ -41,17 +42,6 @@ def test_what_an_answer_may_hold_is_not_missing(spec: Spec) -> None:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        (
-            "embedder",
-            {
-                "input.list": "inputs.prompt.list",
-                "input.text.masks": None,
-                "tokenizer.truncate": "tokenizer.truncate",
-                "for_each": "stages[0].for_each",
-                "op.pool": "stages[0].body[1].op",
-                "op.normalize": "stages[0].body[2].op",
-            },
-        ),
         (
             "speech_lm",
             {
@@ -89,18 +79,14 @@ def test_what_is_supported_has_a_name_that_can_be_declared() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "capability"),
     [
-        ("prompt: prompt.tokens", "prompt: {tokens: ['<s>']}", "binding.tokens"),
         ("update: in_place", "update: in_place, history: 64", "kv.history"),
         ("update: in_place", "update: in_place, keep: session", "kv.session"),
         ("model: model.onnx", "model: {first: a.onnx, later: b.onnx}", "model.pair"),
         ("model: model.onnx", "model: model.onnx\n    batch: pack", "batch.pack"),
-        ("run: decoder", "run: decoder\n        when: loop.first", "when"),
         ("run: decoder", "run: decoder\n        state: read", "state.read"),
-        ("attention_mask: loop.attention_mask", "attention_mask: prompt.mask", "input.text.masks"),
         ("logits: logits\n", "logits: logits\n    stop: {when: loop.step > 5}\n", "decode.stop_when"),
-        ("logits: logits\n", "logits: logits\n    generation: {defaults: {top_k: 5}}\n", "decode.generation"),
         ("limits: ", "session: {idle_seconds: 60}\nlimits: ", "session"),
-        ("modality: text}", "modality: text, required: false}", "input.optional"),
+        ("modality: text}", "modality: text, live: true}", "input.live"),
         ("tokenizer.json,", "tokenizer.json, kind: sentencepiece,", "tokenizer.sentencepiece"),
     ],
 )
