@@ -83,6 +83,27 @@ def test_a_package_may_lend_what_it_has_borrowed(tmp_path: Path, lender: TinyPac
     assert checked.plan.components["decoder"].spec.root == lender.path.resolve()
 
 
+def test_state_comes_from_the_component_that_is_borrowed_with_it(tmp_path: Path) -> None:
+    lender = write_package(tmp_path / "lender", "cross", name="lender")
+    encoder = {"package": "lender", "component": "encoder"}
+
+    def write(name: str, components: dict[str, Any]) -> Path:
+        def edit(metadata: dict[str, Any]) -> None:
+            metadata["components"] = components
+            metadata["stages"][0]["run"] = next(iter(components))
+
+        return write_package(tmp_path / name, "cross", name=name, edit=edit).path
+
+    checked = check_package(write("both", {"listener": encoder, "decoder": BORROWED}), lend(tmp_path))
+    assert checked.plan is not None, checked.problems
+    with gp.load(lender) as own, Pipeline(checked.plan, checked.tokenizers, LoadOptions()) as pipe:
+        assert pipe.generate("abc", max_new_tokens=8).tokens == own.generate("abc", max_new_tokens=8).tokens
+    found = errors(tmp_path, write("one", {"listener": {"model": "encoder.onnx"}, "decoder": BORROWED}))
+    assert found[0].code == "reference.component"
+    assert "takes its state from the component 'encoder' of 'lender'" in found[0].message
+    assert found[0].hint == "add a component {package: lender, component: encoder}"
+
+
 def test_packages_that_borrow_in_a_circle_are_told(tmp_path: Path) -> None:
     borrower(tmp_path, {**BORROWED, "package": "second"}, "first")
     path = borrower(tmp_path, {**BORROWED, "package": "first"}, "second")
