@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from genai_pipeline.errors import PackageError
-from genai_pipeline.graph.plan import StagePlan
+from genai_pipeline.graph.plan import ExecutionPlan, StagePlan
 from genai_pipeline.metadata.expressions import ListExpr, Literal, TokensLiteral, walk
 from genai_pipeline.metadata.model import Binding, StageSpec
 from genai_pipeline.preprocess.tokenizer import Tokenizer
@@ -29,6 +29,12 @@ def with_token_ids(stage: StagePlan, tokenizers: Mapping[str, Tokenizer], name: 
         changed = any(new is not old for new, old in zip(inner, body.stages, strict=True))
         body = replace(body, stages=inner) if changed else body
     return stage if spec is stage.spec and body is stage.body else replace(stage, spec=spec, body=body)
+
+
+def plan_with_token_ids(plan: ExecutionPlan, tokenizers: Mapping[str, Tokenizer]) -> ExecutionPlan:
+    """A plan whose written tokens are lists of ids; see ``with_token_ids``."""
+    stages = tuple(with_token_ids(stage, tokenizers) for stage in plan.root.stages)
+    return replace(plan, root=replace(plan.root, stages=stages))
 
 
 def _with_ids(spec: StageSpec, tokenizers: Mapping[str, Tokenizer], name: str | None) -> StageSpec:
