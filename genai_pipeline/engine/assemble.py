@@ -27,6 +27,7 @@ from genai_pipeline.engine.state_part import StatePart, make_state_part, state_b
 from genai_pipeline.engine.telemetry import Telemetry
 from genai_pipeline.engine.trace import TraceFile, Tracer
 from genai_pipeline.engine.walk import Runners, Walk, walked_stages
+from genai_pipeline.engine.written_tokens import plan_with_token_ids
 from genai_pipeline.graph.plan import ExecutionPlan, StagePlan
 from genai_pipeline.kv.budget import parse_size
 from genai_pipeline.kv.pool import KvPool
@@ -76,6 +77,7 @@ def assemble(
     """
     with ExitStack() as resources:
         context = context_length(plan.package, options)
+        plan = plan_with_token_ids(plan, prompts.tokenizers)
         graphs = load_graphs(plan, backend, options, resources)
         parts, spare = _parts(plan, prompts, options, context, draft, resources)
         stages = {path: stage for path, stage, _ in walked_stages(plan.root)}
@@ -85,7 +87,8 @@ def assemble(
         add_lookup(loops, plan, options)
         if draft is not None and spare is not None:
             add_draft_model(loops, plan, draft, backend, options, spare, context, resources)
-        cache = ResultCache(parse_size("encoder_cache", options.encoder_cache))
+        kept = options.encoder_cache
+        cache = ResultCache(parse_size("encoder_cache", kept)) if kept != 0 else None
         runners = _runners(plan, loops, graphs, prompts.tokenizers, cache)
         scheduler = _scheduler(plan, parts, options)
         pools, stores = {id: part.pool for id, part in parts.items()}, [part.store for part in parts.values()]
@@ -132,7 +135,7 @@ def _runners(
     loops: Mapping[str, DecodeLoop],
     graphs: Mapping[str, LoadedGraph],
     tokenizers: Mapping[str, Tokenizer],
-    cache: ResultCache,
+    cache: ResultCache | None,
 ) -> Runners:
     """What runs each stage outside loops' bodies; results of components that read media are kept."""
     jobs: dict[str, JobStage] = {}
