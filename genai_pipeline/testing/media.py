@@ -244,6 +244,7 @@ def _write_talker(
             "decoder": {"model": "decoder.onnx", "kv": state},
         },
         "stages": [*sense.stages, decode_stage(body)],
+        "generation": {"defaults": {"temperature": 0}},
         "limits": {"context_length": 256},
     }
     decoder = Decoder(rule, cache, Geometry(), "inputs_embeds", options.logits, options.peak)
