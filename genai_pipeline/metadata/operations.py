@@ -23,6 +23,7 @@ from genai_pipeline.metadata.operation_tables import (
     arrays,
     numbers,
     prompt_rows,
+    sounds,
     speech,
     speech_text,
     text,
@@ -33,7 +34,7 @@ from genai_pipeline.metadata.operation_tables import (
 
 GROUP: Final = "genai_pipeline.operations"
 # in the order of docs/operations.md
-TABLES: Final = (arrays, vectors, numbers, prompt_rows, text, speech_text, speech, vision, writers)
+TABLES: Final = (arrays, vectors, numbers, prompt_rows, text, speech_text, speech, sounds, vision, writers)
 BUILT_IN: Final[Mapping[str, OperationSpec]] = {name: spec for table in TABLES for name, spec in table.SPECS.items()}
 _SETTLED: Final = (
     # image, audio, tensor and text programs

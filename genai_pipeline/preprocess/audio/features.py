@@ -8,38 +8,13 @@ from typing import Any, Final
 
 from genai_pipeline.errors import MediaError
 from genai_pipeline.metadata.call_parameters import CallParameter
-from genai_pipeline.preprocess.audio.mel_filters import NORMS, SCALES
+from genai_pipeline.metadata.mel_parameters import MEL_PARAMETERS
 from genai_pipeline.preprocess.audio.sound import FEATURES, SAMPLES, WINDOW_FEATURES, WINDOWS, Piece, Sound
-from genai_pipeline.preprocess.audio.spectrum import LOGS, PAD_MODES, TAPERS, MelSettings, log_mel
+from genai_pipeline.preprocess.audio.spectrum import MelSettings, log_mel
 from genai_pipeline.preprocess.program_steps import Step
 
 Params = Mapping[str, Any]
 
-_LAYOUTS: Final = ("mels_frames", "frames_mels")
-_PARAMETERS: Final = {
-    "n_fft": CallParameter("integer", "samples of a frame", minimum=2, maximum=65536),
-    "hop": CallParameter("integer", "samples from one frame to the next", minimum=1),
-    "mels": CallParameter("integer", "mel bands", minimum=1, maximum=4096),
-    "window_length": CallParameter("integer", "samples of the taper, centred in the frame (n_fft)", None, minimum=1),
-    "taper": CallParameter("choice", "periodic window that weights each frame", "hann", values=TAPERS),
-    "center": CallParameter("boolean", "pad by n_fft // 2 on both sides, so that frame i is centred at i * hop", True),
-    "pad_mode": CallParameter("choice", "with what center pads", "reflect", values=tuple(PAD_MODES)),
-    "drop_last": CallParameter("boolean", "leave out the last frame", True),
-    "preemphasis": CallParameter("number", "share of the sample before that is taken off", 0.0, minimum=0, maximum=1),
-    "power": CallParameter("number", "of the magnitudes: 1 amplitudes, 2 energies", 2.0, minimum=0.01, maximum=8),
-    "fmin": CallParameter("number", "where the lowest band begins, in Hz", 0.0, minimum=0),
-    "fmax": CallParameter("number", "where the highest band ends, in Hz (half of the rate)", None, minimum=1),
-    "mel_scale": CallParameter("choice", "the formula of mels", "slaney", values=SCALES),
-    "norm": CallParameter("choice", "slaney: bands of equal area; none: of equal height", "slaney", values=NORMS),
-    "log": CallParameter("choice", "logarithm of the bands; db: 20 / power * log10", "log10", values=tuple(LOGS)),
-    "floor": CallParameter("number", "least value of a band before the logarithm", 1e-10, minimum=1e-38),
-    "range": CallParameter(
-        "number", "how far below its maximum a piece may go, in units of the logarithm", None, minimum=0
-    ),
-    "shift": CallParameter("number", "added to the logarithms", 0.0),
-    "scale": CallParameter("number", "the sum is divided by it", 1.0),
-    "layout": CallParameter("choice", "order of the axes", "mels_frames", values=_LAYOUTS),
-}
 _SETTINGS: Final = tuple(field.name for field in fields(MelSettings))
 
 
@@ -55,10 +30,11 @@ def _faults(given: Params) -> Iterator[str]:
 
 
 def _log_mel(sound: Sound, given: Params) -> Sound:
-    return sound.each(lambda piece: _with_features(piece, given, sound.name))
+    return sound.each(lambda piece: with_features(piece, given, sound.name))
 
 
-def _with_features(piece: Piece, given: Params, what: str) -> Piece:
+def with_features(piece: Piece, given: Params, what: str) -> Piece:
+    """The piece with its spectrum by the parameters of ``log_mel``. Raises MediaError naming ``what``."""
     highest = piece.rate / 2
     filled = {**given, "fmax": given["fmax"] or highest, "window_length": given["window_length"] or given["n_fft"]}
     settings = MelSettings(**{name: filled[name] for name in _SETTINGS})
@@ -78,7 +54,7 @@ LOG_MEL: Final = Step(
     "Logarithms of mel bands, float32 [mels, frames]: log(max(floor, mel filters of |spectrum| ** power)), "
     "cut at range below the maximum, then (x + shift) / scale.",
     {SAMPLES: FEATURES, WINDOWS: WINDOW_FEATURES},
-    _PARAMETERS,
+    MEL_PARAMETERS,
     _log_mel,
     publishes=frozenset({"features", "valid_frames"}),
     check=_faults,

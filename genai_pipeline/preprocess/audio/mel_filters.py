@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-SCALES: Final = ("slaney", "htk")
-NORMS: Final = ("slaney", "none")
 _LINEAR: Final = 3 / 200  # mels per Hz below the knee
 _KNEE: Final = 1000.0  # Hz
 _KNEE_MELS: Final = _KNEE * _LINEAR

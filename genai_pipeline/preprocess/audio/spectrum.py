@@ -19,7 +19,6 @@ from genai_pipeline.preprocess.audio.sound import FloatArray
 
 Array = NDArray[np.float64]
 
-TAPERS: Final = ("hann", "hamming", "none")
 PAD_MODES: Final[Mapping[str, str]] = {"reflect": "reflect", "zeros": "constant", "edge": "edge"}
 LOGS: Final[Mapping[str, Callable[[Array, float], Array]]] = {
     "log10": lambda energies, _: np.asarray(np.log10(energies)),
