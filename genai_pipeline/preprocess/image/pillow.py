@@ -137,7 +137,7 @@ def _converted(image: Image.Image, mode: str, background: Sequence[int] | None) 
         image = image.convert("LA")
     has_alpha = "A" in image.getbands() or image.info.get("transparency") is not None
     if mode == "RGBA" or not has_alpha:
-        return image.convert(mode)
+        return image if image.mode == mode else image.convert(mode)
     image = image.convert("RGBA")
     if background is not None:
         canvas = Image.new("RGBA", image.size, (*(int(level) for level in background), 255))
@@ -158,8 +158,8 @@ def _shallow(image: Image.Image, what: str) -> Image.Image:
 
 
 def _array(image: Image.Image) -> Pixels:
-    found = np.asarray(image)
-    return found if found.ndim == 3 else found[:, :, None]
+    # np.asarray would ask for the bytes twice.
+    return np.frombuffer(image.tobytes(), np.uint8).reshape(image.height, image.width, len(image.getbands()))
 
 
 def _broken(what: str, kind: str, error: BaseException) -> MediaError:
