@@ -95,16 +95,16 @@ def _check_call(call: _Call, spec: OperationSpec, node: StageNode, problems: Pro
 def _check_names(call: _Call, spec: OperationSpec, problems: Problems) -> None:
     """Unknown inputs and outputs, and inputs that are not bound."""
     kinds = (
-        ("inputs", "input", call.inputs, [port.name for port in spec.inputs]),
-        ("outputs", "output", call.outputs, [port.name for port in spec.outputs]),
+        ("inputs", "operation.unknown_input", call.inputs, [port.name for port in spec.inputs]),
+        ("outputs", "operation.unknown_output", call.outputs, [port.name for port in spec.outputs]),
     )
-    for key, word, given, there in kinds:
+    for key, code, given, there in kinds:
         for name in given:
             if name not in there:
                 place = below(call.at, key)
                 at = replace(place, path=child_path(place.path, name))
                 hint = nearest(name, there) or (f"it has {one_of(there)}" if there else "it has none")
-                problems.error(at, f"operation.unknown_{word}", f"{call.what} has no {word} '{name}'", hint)
+                problems.error(at, code, f"{call.what} has no {key[:-1]} '{name}'", hint)
     for port in spec.inputs:
         if not port.optional and port.name not in call.inputs:
             message = f"{call.what} needs its input '{port.name}'"
