@@ -2,6 +2,7 @@
 
 Every error says what happened in its message, what to do next in ``hint``, carries a stable ``code``, says
 whether the same call may succeed later (``retryable``) and which exit code the command gives (``exit_code``).
+Longer than most modules because it is the whole tree in one place, and only declarations.
 """
 
 from __future__ import annotations
