@@ -71,6 +71,14 @@ def test_import_of_something_else_than_gguf_writes_nothing(command: Command, tmp
     assert command("import", "gguf", tmp_path / "x.gguf", tmp_path / "made", "--precision", "half").code == 2
 
 
+def test_import_of_something_else_than_ctranslate2_writes_nothing(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "model.bin").write_bytes(b"not a model")
+    ran = command("import", "ctranslate2", tmp_path, tmp_path / "made")
+    assert (ran.code, ran.out) == (1, "")
+    assert "model.bin" in ran.err
+    assert not (tmp_path / "made").exists()
+
+
 def test_doctor_reports_machine_and_installation(command: Command, empty_cache: Path) -> None:
     report = json.loads(command("doctor", "--json").out)
     assert list(report) == [
