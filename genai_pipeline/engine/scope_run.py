@@ -24,7 +24,7 @@ Values = Mapping[str, Any]  # by value key; None: not there
 class ScopeRun:
     """One entry of a scope: ``own`` are the values it has itself, ``owner`` the call of the stage whose body it is."""
 
-    __slots__ = ("active", "item", "own", "owner", "plan", "request", "values", "waiting")
+    __slots__ = ("active", "item", "left", "own", "owner", "plan", "request", "values", "waiting")
 
     def __init__(
         self,
@@ -42,6 +42,7 @@ class ScopeRun:
         self.item = item  # its place in the lists and steps around it
         self.waiting = {stage.id: stage for stage in plan.stages}  # not started
         self.active: dict[str, StageRun] = {}  # started, and not over
+        self.left = False  # whether its owner knows that it is over
 
     @property
     def over(self) -> bool:

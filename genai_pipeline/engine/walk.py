@@ -136,18 +136,18 @@ class Walk:
     def _go_on(self, scope: ScopeRun, now: _Pass) -> None:
         """Start the stages of a scope whose values have all come; leave the scope when it is over."""
         needs = self._needs[scope.plan.id]
-        for stage in [s for s in scope.waiting.values() if needs.of(s.id) <= scope.own.keys()]:
-            del scope.waiting[stage.id]
-            self._start(stage, scope, now)
-        if scope.over:
+        while ready := [stage for stage in scope.waiting.values() if needs.of(stage.id) <= scope.own.keys()]:
+            for stage in ready:
+                del scope.waiting[stage.id]
+                self._start(stage, scope, now)
+        assert scope.active or not scope.waiting, "checked plans have no stage that never starts"
+        if scope.over and not scope.left:  # several of its stages may have ended at the same time
+            scope.left = True
             self._leave(scope, now)
-        else:
-            assert scope.active or now.touched, "checked plans have no stage that never starts"
 
     def _start(self, stage: StagePlan, scope: ScopeRun, now: _Pass) -> None:
         if stage.each is None and self._skipped(stage, scope.values):
             self._publish(StageRun(stage, scope, []), dict.fromkeys(stage.outputs.values()))
-            now.touched.append(scope)
             return
         items = None
         if stage.each is not None:
@@ -155,7 +155,6 @@ class Walk:
         run = scope.active[stage.id] = StageRun(stage, scope, items)
         if not run.calls:
             self._publish(run, run.published())
-            now.touched.append(scope)
         for call in run.calls:
             if stage.each is not None and self._skipped(stage, call.values):
                 now.ended.append((call, {}))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import genai_pipeline as gp
-from genai_pipeline.errors import RequestError
+from genai_pipeline.errors import RequestError, RequestTimeoutError
 from genai_pipeline.testing import write_package
 from genai_pipeline.testing.builder import GraphBuilder
 
@@ -189,3 +189,45 @@ def test_several_choices_need_a_loop_of_the_request(open_stages: Any) -> None:
     pipe = open_stages([{"id": "one", "run": "double", "inputs": {"x": "prompt.tokens"}}], {"out": "one.y"})
     with pytest.raises(RequestError, match="several choices"):
         pipe.generate("a", n=2)
+
+
+def test_a_failing_item_ends_its_request_alone(open_stages: Any) -> None:
+    body = [
+        {"run": "double", "inputs": {"x": "data.rows"}, "outputs": {"y": "once"}},
+        {"op": "take", "with": {"axis": 1}, "inputs": {"value": "once", "index": "parameters.at"}},
+    ]
+    stages = [{"id": "each", "for_each": "data.rows", "body": body}]
+    parameters = {"at": {"type": "integer", "default": 0}}
+    pipe = open_stages(stages, {"out": "each.take.result"}, parameters=parameters)
+    streams = [pipe.stream_run({"prompt": "a", "at": at}) for at in (0, 3, 0)]  # one row has a single number
+    ends = [list(stream)[-1] for stream in streams]
+    assert [end.finish_reason for end in ends] == ["stop", "error", "stop"]
+    assert isinstance(ends[1].error, RequestError)
+    assert [len(end.outputs["out"]) for end in ends[::2]] == [len(ROWS), len(ROWS)]
+
+
+def test_a_request_can_be_cancelled_in_the_middle_of_a_loop(open_stages: Any) -> None:
+    loop = {
+        "id": "walk",
+        "loop": "iterate",
+        "count": 1_000_000,
+        "body": [{"run": "double", "inputs": {"x": "prompt.tokens"}, "outputs": {"y": "y"}}],
+        "collect": {"last": {"value": "y", "axis": 0}},
+    }
+    pipe = open_stages([loop], {"out": "walk.last"})
+    stream = pipe.stream_run({"prompt": "a"})
+    while pipe.stats()["runs"].get("aside", 0) < 3:
+        pass
+    stream.cancel()
+    assert list(stream)[-1].finish_reason == "cancelled"
+    assert pipe.stats()["requests"]["cancelled"] == 1
+    other = pipe.stream_run({"prompt": "a"}, timeout=0.2)
+    assert isinstance(list(other)[-1].error, RequestTimeoutError)
+
+
+def test_items_whose_condition_is_false_are_none(open_stages: Any) -> None:
+    body = [{"run": "double", "when": "data.rows.length > parameters.least", "inputs": {"x": "data.rows"}}]
+    group = {"id": "each", "for_each": "data.rows", "body": body}
+    pipe = open_stages([group], {"out": "each.double.y"}, parameters={"least": {"type": "integer", "default": 3}})
+    given = [None if one is None else one.tolist() for one in pipe.run({"prompt": "a"})["out"]]
+    assert given == [[(2 * row + 1).tolist()] if len(row) > 3 else None for row in ROWS]
