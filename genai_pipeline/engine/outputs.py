@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from genai_pipeline.engine.iteration import Piece
 from genai_pipeline.engine.scope_run import Values
 from genai_pipeline.errors import RequestError
-from genai_pipeline.graph.plan import ExecutionPlan
+from genai_pipeline.graph.plan import ExecutionPlan, ScopePlan
 from genai_pipeline.metadata.model import OutputSpec
 from genai_pipeline.ops.media import Audio, Image, audio_of, images_of
 from genai_pipeline.types import Event
@@ -24,7 +24,11 @@ class Outputs:
         self._keys = plan.outputs
         self._specs = plan.package.outputs
         self._segments = dict(_segment_keys(plan))
-        self._streamed = {plan.outputs[name]: spec for name, spec in self._specs.items() if spec.modality == "audio"}
+        self._streamed = {
+            piecewise_key(plan.root, plan.outputs[name]): spec
+            for name, spec in self._specs.items()
+            if spec.modality == "audio"
+        }
 
     def of(self, values: Values) -> dict[str, Any]:
         """Every declared output of a request that is over; ``NAME.segments`` beside a text that has timed segments."""
@@ -37,6 +41,24 @@ class Outputs:
             spec = self._streamed.get(piece.key)
             if spec is not None and piece.value is not None:
                 yield Event(audio=output_value(spec, piece.value))
+
+
+def piecewise_key(scope: ScopePlan, key: str) -> str:
+    """The key of what arrives in the smallest pieces and makes up the value ``key`` of a scope.
+
+    That of an iterate loop inside, where each step of one loop collects just what the one inside has collected.
+    """
+    for stage in scope.stages:
+        owner, _, name = key.removeprefix(f"{scope.id}/" if scope.id else "").partition(".")
+        collect = None if stage.spec.iterate is None else stage.spec.iterate.collect.get(name)
+        if owner != stage.id or collect is None or collect.scale is not None or stage.body is None:
+            continue
+        inner = stage.body.reads[collect.value]
+        loop, _, inner_name = inner.removeprefix(f"{stage.body.id}/").partition(".")
+        within = next((one.spec.iterate for one in stage.body.stages if one.id == loop and one.spec.iterate), None)
+        if within is not None and inner_name in within.collect and within.collect[inner_name].axis == collect.axis:
+            return piecewise_key(stage.body, inner)
+    return key
 
 
 def _segment_keys(plan: ExecutionPlan) -> Iterator[tuple[str, str]]:

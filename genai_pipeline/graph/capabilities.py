@@ -247,7 +247,7 @@ def _loop_needs(node: StageNode) -> Iterator[Need]:
     what = f"the loop '{stage.id}'"
     if stage.kind in ("decode", "iterate"):
         yield Need(f"loop.{stage.kind}", below(stage.at, "loop"), what)
-        if any(scope.kind in ("decode", "iterate") for scope in node.scope.chain()):
+        if any(scope.kind == "decode" for scope in node.scope.chain()):
             yield Need("loop.nested", below(stage.at, "loop"), what)
     if stage.iterate is not None:
         if stage.iterate.over is not None:

@@ -71,8 +71,9 @@ def phonemes(inputs: Values, params: Values, context: OpContext) -> Values:
     if lacking:
         raise RequestError(f"stage '{context.stage}' has no phonemes of the word '{lacking[0]}'")
     units = [_Unit((*spoken[word].split(), *mark), mark) for word, mark in zip(inputs["words"], marks, strict=True)]
-    sentences = _sentences(units, params["ends"], params["longest"])
-    return {"sentences": [_joined(sentence, params["space"]) for sentence in sentences]}
+    sentences = list(_sentences(units, params["ends"], params["longest"]))
+    last = np.arange(len(sentences)) == len(sentences) - 1
+    return {"sentences": [_joined(sentence, params["space"]) for sentence in sentences], "last": last}
 
 
 def _pronunciations(inputs: Values, context: OpContext) -> Mapping[str, str]:

@@ -63,6 +63,7 @@ def test_phonemes_of_sentences_with_spaces_and_marks() -> None:
         ["DH", "AH0", " ", "B", "L", "AO1", "R", "P", ",", " ", "S", "AE1", "T", "."],
         ["K", "AE1", "T"],
     ]
+    assert found["last"].tolist() == [False, True]
 
 
 def test_long_sentences_are_cut_at_a_mark_else_at_a_word() -> None:

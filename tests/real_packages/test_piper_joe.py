@@ -109,6 +109,7 @@ def test_the_first_piece_comes_before_the_others_are_made(pipe: gp.Pipeline) -> 
     first = _runs(pipe) - before
     assert len(list(stream)) > 12
     assert first < (_runs(pipe) - before) / 2
+    assert len(list(pipe.stream_speech("Hello. World.", seed=5))) >= 2
 
 
 def _runs(pipe: gp.Pipeline) -> int:

@@ -47,7 +47,10 @@ SPECS: Final = table(
             OperationInput("spoken", "the phonemes of each of these, with spaces between", kind="any", optional=True),
             _KNOWN,
         ),
-        (OperationOutput("sentences", "for each sentence the list of its symbols", kind="list"),),
+        (
+            OperationOutput("sentences", "for each sentence the list of its symbols", kind="list"),
+            OperationOutput("last", "true for the last sentence, false for the others [n]", dtype="bool", rank=1),
+        ),
         {
             "ends": CallParameter("string", "the marks that end a sentence", ".?!"),
             "space": CallParameter("string", "the symbol between words", " "),
