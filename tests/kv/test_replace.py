@@ -194,3 +194,20 @@ def test_the_budget_pays_for_rows_and_their_tokens() -> None:
     assert (wide.max_rows, wide.num_pages) == (2, 8)
     alone = KvPool({"b": parts["b"]}, max_rows=8, capacity=64, budget_bytes=5 * row)
     assert (alone.max_rows, alone.num_pages) == (5, 20)
+
+
+def test_a_row_starts_as_what_it_is_set_to_and_comes_back_to_it() -> None:
+    made, binding = storage()
+    made.set(1, [np.array([5.0, 7.0], np.float32)])
+    assert made.save(1, 0, 0)[0].tolist() == [5.0, 7.0]
+    for length in range(3 * SNAPSHOTS):
+        step(made, binding, [0, 1], [length, length])
+        made.snapshot(0)
+        made.snapshot(1)
+    assert made.save(1, 0, 3 * SNAPSHOTS)[0].tolist() == [5.0 + 3 * SNAPSHOTS, 7.0 + 3 * SNAPSHOTS]
+    assert made.save(1, 0, 0)[0].tolist() == [5.0, 7.0]
+    assert len(made.boundaries(1)) == len(made.boundaries(0))
+    for row, start in ((0, [0.0, 0.0]), (1, [5.0, 7.0])):
+        made.truncate(row, 0)
+        step(made, binding, [row], [0])
+        assert made.save(row, 0, 1)[0].tolist() == [value + 1 for value in start]
