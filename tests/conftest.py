@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import onnxruntime
 import pytest
 
@@ -17,6 +18,10 @@ from genai_pipeline.importers import cache, fetch
 from genai_pipeline.importers.progress import silent
 from genai_pipeline.importers.pull import list_packages, pull
 from genai_pipeline.importers.recipes import FileSource, Pinned, find_recipe
+
+# Machines are slow at times: no example fails for how long it takes.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 SMOLLM2 = "smollm2-135m"
 RECORDINGS = Path(__file__).parent / "data" / "recordings.json"
