@@ -71,7 +71,7 @@ def test_a_loop_is_checked_against_its_own_tokenizer(save_tokenizer: Save, make_
 
 def test_missing_files_and_other_kinds_are_left_to_their_layers(save_tokenizer: Save, make_spec: Spec) -> None:
     folder = save_tokenizer()
-    for fields in ({"file": "gone.json"}, {"file": "../x"}, {"chat_template": "gone"}, {"kind": "list"}):
+    for fields in ({"file": "gone.json"}, {"file": "../x"}, {"chat_template": "gone"}, {"kind": "sentencepiece"}):
         assert codes(folder, make_spec(**fields)) == []
 
 

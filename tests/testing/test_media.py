@@ -11,6 +11,7 @@ import onnxruntime as ort
 import pytest
 from PIL import Image
 
+from genai_pipeline.backends.threads import POOL
 from genai_pipeline.testing.graphs.senses import LISTEN, RATE, embedding_rows, projector_graph, vision_graph
 from genai_pipeline.testing.media import write_listener, write_towers, write_vlm
 from genai_pipeline.testing.packages import write_graph
@@ -18,7 +19,10 @@ from genai_pipeline.testing.signals import COLOURS, LEVEL_WORDS, PITCH_WORDS, qu
 
 
 def session(path: Path) -> ort.InferenceSession:
-    return ort.InferenceSession(path, providers=["CPUExecutionProvider"])
+    options = ort.SessionOptions()
+    POOL.ensure(ort, None)  # once it exists, sessions with threads of their own are refused
+    options.use_per_session_threads = False
+    return ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
 def test_pictures_have_the_colours_of_their_names() -> None:
