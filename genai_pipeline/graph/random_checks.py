@@ -27,7 +27,7 @@ def check_random_nodes(root: Scope, spec: PackageSpec, files: Mapping[str, Compo
                 message = f"'{run}' draws random numbers in {_named(drawing[run])}; in the body of a decode loop"
                 hint = "export it without, and let the loop choose, or draw with operations outside"
                 problems.error(
-                    below(node.spec.at, "run"), "graph.random_in_loop", f"{message} no seed can repeat them", hint
+                    below(node.spec.at, "run"), "model.random_in_loop", f"{message} no seed can repeat them", hint
                 )
 
 
@@ -37,11 +37,11 @@ def _check_component(component: ComponentSpec, nodes: Iterable[RandomNode], prob
     for node in nodes:
         if node.fault:
             message = f"{file}: node {node} draws random numbers that no seed can repeat: {node.fault}"
-            problems.error(at, "graph.random", message)
+            problems.error(at, "model.random", message)
     if lifted:
         source = "the request's seed" if any(not node.seeded for node in lifted) else "the seeds written in it"
         message = f"{file}: {_named(lifted)} draw random numbers; they are made to follow from {source}"
-        problems.note(at, "graph.random_lifted", message)
+        problems.note(at, "model.random_lifted", message)
 
 
 def _nodes(files: ComponentFiles) -> tuple[RandomNode, ...]:

@@ -94,11 +94,11 @@ def test_company_changes_nothing_even_with_the_same_seed(pipe: gp.Pipeline) -> N
 
 def test_what_is_lifted_is_said_and_what_cannot_be_is_refused_by_name(tmp_path: Path) -> None:
     _, problems = gp.validate(package(tmp_path / "fine", noise(), STAGES, OUTPUTS))
-    (note,) = [problem for problem in problems if problem.code == "graph.random_lifted"]
+    (note,) = [problem for problem in problems if problem.code == "model.random_lifted"]
     assert note.severity == "note"
     assert "(RandomNormalLike)" in note.message
     _, problems = gp.validate(package(tmp_path / "branch", in_a_branch(), STAGES[:1], {"out": OUTPUTS["out"]}))
-    (error,) = [problem for problem in problems if problem.code == "graph.random"]
+    (error,) = [problem for problem in problems if problem.code == "model.random"]
     assert error.severity == "error"
     assert "noise.onnx: node 'RandomNormal_0' (RandomNormal) draws random numbers" in error.message
     assert "in a branch or a loop" in error.message
@@ -114,5 +114,5 @@ def test_the_body_of_a_decode_loop_may_not_draw(tmp_path: Path) -> None:
     loop = {"id": "generate", "loop": "decode", "prompt": "prompt.tokens", "body": body, "logits": "logits"}
     outputs = {"text": {"modality": "text", "value": "generate.text"}}
     _, problems = gp.validate(package(tmp_path, graph, [loop], outputs))
-    (error,) = [problem for problem in problems if problem.code == "graph.random_in_loop"]
+    (error,) = [problem for problem in problems if problem.code == "model.random_in_loop"]
     assert "'noise' draws random numbers in node 'RandomNormalLike_1' (RandomNormalLike)" in error.message
