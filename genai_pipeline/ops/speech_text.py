@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -81,7 +82,7 @@ def _pronunciations(inputs: Values, context: OpContext) -> Mapping[str, str]:
     unknown, spoken = inputs["unknown"] or (), inputs["spoken"] or ()
     if len(unknown) != len(spoken):
         raise RequestError(f"stage '{context.stage}' has {len(spoken)} pronunciations for {len(unknown)} words")
-    return {**_dictionary(inputs, "known", context), **dict(zip(unknown, spoken, strict=True))}
+    return ChainMap(dict(zip(unknown, spoken, strict=True)), _dictionary(inputs, "known", context))
 
 
 def _sentences(units: Iterable[_Unit], ends: str, longest: int) -> Iterator[list[_Unit]]:
@@ -128,11 +129,11 @@ def _ids(table: Mapping[str, Any], symbol: str, context: OpContext) -> list[int]
     return list(found) if isinstance(found, list | tuple) else [found]
 
 
-def _dictionary(inputs: Values, name: str, context: OpContext) -> Mapping[str, Any]:
+def _dictionary(inputs: Values, name: str, context: OpContext) -> dict[str, Any]:
     value = inputs[name]
     if value is None:
         return {}
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         hint = "bind it to data that is a JSON object"
         raise PackageError(f"'{name}' of stage '{context.stage}' takes a map, not {type(value).__name__}", hint=hint)
     return value

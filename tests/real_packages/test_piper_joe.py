@@ -38,6 +38,12 @@ def pipe(folder: Path) -> Iterator[gp.Pipeline]:
 
 
 @pytest.fixture(scope="module")
+def listener() -> Iterator[gp.Pipeline]:
+    with gp.load("whisper-tiny.en") as loaded:
+        yield loaded
+
+
+@pytest.fixture(scope="module")
 def voice() -> Path:
     """The voice as it is published, in one graph; kept in the user cache."""
     source = find_recipe("piper-joe").sources[0]
@@ -135,10 +141,9 @@ def test_speakers_side_by_side_sound_as_alone(pipe: gp.Pipeline) -> None:
         "Please come back tomorrow. The weather will be better.",
     ],
 )
-def test_what_is_spoken_is_heard(pipe: gp.Pipeline, text: str) -> None:
+def test_what_is_spoken_is_heard(pipe: gp.Pipeline, listener: gp.Pipeline, text: str) -> None:
     sound = pipe.speak(text, seed=1)
-    with gp.load("whisper-tiny.en") as listener:
-        heard = listener.transcribe((sound.samples, sound.rate)).text
+    heard = listener.transcribe((sound.samples, sound.rate)).text
     assert _words(heard) == _words(text)
 
 
