@@ -49,6 +49,7 @@ _GUARDED_FILTERS = (
     *("capitalize", "e", "escape", "forceescape", "lower", "pprint", "string", "striptags", "title", "trim", "upper"),
     *("urlencode", "urlize", "wordcount", "xmlattr", "safe", "int", "float"),
 )
+_CHOOSING = frozenset(("selectattr", "rejectattr", "select", "reject", "list"))
 _COUNTED_OPERATORS = frozenset(("+", "*", "**", "%"))
 
 
@@ -107,7 +108,7 @@ class ChatProgram:
 
     def loops_over_content(self) -> bool:
         """Whether the template walks the parts of a message's content."""
-        return any(_names_content(loop.iter) for loop in self._tree.find_all(nodes.For))
+        return any(_names_content(_unfiltered(loop.iter)) for loop in self._tree.find_all(nodes.For))
 
     def tests_content_type(self) -> bool:
         """Whether the template asks if a content is a string (or not), so that it takes both forms."""
@@ -128,6 +129,13 @@ def _template_line(error: BaseException) -> int | None:
     """The line of the template that an error comes from; jinja2 has put the template's frames into the traceback."""
     lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == "<template>"]
     return lines[-1] if lines else None
+
+
+def _unfiltered(node: nodes.Node) -> nodes.Node:
+    """What a list is made of by choosing some of its items."""
+    while isinstance(node, nodes.Filter) and node.name in _CHOOSING and node.node is not None:
+        node = node.node
+    return node
 
 
 def _names_content(node: nodes.Node) -> bool:

@@ -50,6 +50,8 @@ class TextInput:
         most = None if self.declared is None else self.declared.truncate
         if self.complete:
             return self._item(text, self.tokenizer.encode_whole(text, complete=True, most=most))
+        if not self.fields & {"types", "offsets"}:
+            return self._item(text, _cut(EncodedText(self.tokenizer.encode_prompt(text), (), ()), most))
         encoded = self.tokenizer.encode_whole(text, complete=False)
         added = len(self.tokenizer.with_bos(encoded.ids)) - len(encoded.ids)
         ids, types = self.tokenizer.with_bos(encoded.ids), (0,) * added + encoded.types

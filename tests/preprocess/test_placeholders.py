@@ -351,3 +351,46 @@ def test_two_inputs_have_places_of_their_own(byte_tokenizer: Tokenizer) -> None:
     assert [slots.tolist() for slots in placed.positions["audio"]] == [[0, 1], [5, 6]]
     assert [slots.tolist() for slots in placed.positions["images"]] == [[2, 3, 4]]
     assert [(start, stop) for start, stop, _ in placed.identities] == [(0, 2), (2, 5), (5, 7)]
+
+
+TEMPLATES = {
+    "by type": "{% for m in messages %}{% for p in m.content %}{% if p['type'] == 'image' %}<image>{% else %}"
+    "{{ p['text'] }}{% endif %}{% endfor %}{% endfor %}",
+    "by key": "{% for m in messages %}{% if m['content'] is string %}{{ m['content'] }}{% else %}"
+    "{% for p in m['content'] %}{% if 'image' in p or 'image_url' in p %}{{ '[' }}<image>{{ ']' }}"
+    "{% elif 'text' in p %}{{ p.text }}{% endif %}"
+    "{% endfor %}{% endif %}{% endfor %}",
+    "images first": "{% for m in messages %}{% for p in m.content | selectattr('type', 'equalto', 'image') %}"
+    "{{ '<image>\n' }}{% endfor %}{% for p in m.content | selectattr('type', 'equalto', 'text') %}{{ p.text }}"
+    "{% endfor %}{% endfor %}",
+    "trimmed texts": "{% for m in messages %}{{ m.role + ': ' + m.content | trim }}{{ '\n' }}{% endfor %}",
+    "numbered": "{% set n = namespace(images=0) %}{% for m in messages %}{% for p in m.content %}"
+    "{% if p.type == 'image' %}{% set n.images = n.images + 1 %}{{ n.images }}:<image>{% else %}{{ p.text }}"
+    "{% endif %}{% endfor %}{% endfor %}",
+}  # as chat templates of today's models walk the parts of a message
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_templates_of_every_kind_write_the_placeholders(vlm: Any, name: str) -> None:
+    package, reader = vlm(chat_template=TEMPLATES[name])
+    content = [{"type": "text", "text": "<image>a"}, {**IMAGE, "image": RED}, {"type": "text", "text": "b"}, IMAGE]
+    values = reader.prompt(messages=[{"role": "user", "content": content}], images=[BLUE])
+    slots = np.concatenate(values["images.positions"])
+    assert slots.tolist() == [i for i, token in enumerate(values["prompt.tokens"]) if token == package.slot]
+    assert len(slots) == 8
+    assert [one["digest"] for one in values["images"]] == values["images.digest"]
+    assert values["images.pixels"][0][0].all()
+    text = values["prompt.text"]
+    assert text.count("<image>") == 9, "the one that was typed is text"
+    assert reader.prompt(tokens=values["prompt.tokens"], images=[RED, BLUE])["prompt.text"] == text
+
+
+@pytest.mark.parametrize("template", [PARTS_TEMPLATE, CHATML])
+def test_contents_of_parts_alone_and_empty_ones(vlm: Any, template: str) -> None:
+    package, reader = vlm(chat_template=template)
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    between = "" if template is PARTS_TEMPLATE else "\n"
+    values = reader.prompt(messages=[{"role": "user", "content": parts}])
+    assert values["prompt.tokens"] == turn(package, f"a{between}b")
+    with pytest.raises(RequestError, match=r"messages\[0\].content is an empty list"):
+        reader.prompt(messages=[{"role": "user", "content": []}])
