@@ -10,22 +10,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime as ort
 import pytest
 
 from genai_pipeline.errors import ImportModelError
+from genai_pipeline.graph.onnx_file import read_signature
 from genai_pipeline.importers.ctranslate2 import import_ctranslate2
 
+Graph = Callable[..., dict[str, Any]]
 MELS, FRAMES, LAYERS, HEADS, HEAD_DIM = 8, 12, 2, 2, 16
 
 
-def session(path: Path) -> Any:
-    return ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+@pytest.fixture
+def graph(run_graph: Callable[..., list[Any]]) -> Callable[[Path], Graph]:
+    """A graph as a function from inputs to outputs by name."""
 
+    def load(path: Path) -> Graph:
+        names = read_signature(path, path.parent).outputs
+        return lambda **inputs: dict(zip(names, run_graph(path, **inputs), strict=True))
 
-def run(graph: Any, **inputs: Any) -> dict[str, Any]:
-    names = [output.name for output in graph.get_outputs()]
-    return dict(zip(names, graph.run(names, inputs), strict=True))
+    return load
 
 
 def features(count: int) -> Any:
@@ -41,16 +44,18 @@ def empty(count: int) -> dict[str, Any]:
     return {f"past_key_values.{i}.decoder.{part}": nothing for i in range(LAYERS) for part in ("key", "value")}
 
 
-def step(graph: Any, tokens: Sequence[Sequence[int]], start: int, past: dict[str, Any], cross: dict[str, Any]) -> Any:
+def step(graph: Graph, tokens: Sequence[Sequence[int]], start: int, past: dict[str, Any], cross: dict[str, Any]) -> Any:
     ids = np.array(tokens)
     places = np.broadcast_to(np.arange(start, start + ids.shape[1]), ids.shape)
     mask = np.ones((len(ids), start + ids.shape[1]), np.int64)
-    return run(graph, input_ids=ids, position_ids=places.copy(), attention_mask=mask, **past, **cross)
+    return graph(input_ids=ids, position_ids=places.copy(), attention_mask=mask, **past, **cross)
 
 
-def test_the_encoder_gives_hidden_states_and_the_cross_cache(imported: Callable[[str], Path], reference: Any) -> None:
+def test_the_encoder_gives_hidden_states_and_the_cross_cache(
+    imported: Callable[[str], Path], reference: Any, graph: Any
+) -> None:
     given = features(2)
-    found = run(session(imported("float32") / "encoder.onnx"), input_features=given)
+    found = graph(imported("float32") / "encoder.onnx")(input_features=given)
     for row in range(2):
         hidden = reference.encode(given[row])
         np.testing.assert_allclose(found["last_hidden_state"][row], hidden, atol=1e-5)
@@ -59,10 +64,12 @@ def test_the_encoder_gives_hidden_states_and_the_cross_cache(imported: Callable[
                 np.testing.assert_allclose(found[f"present.{layer}.encoder.{part}"][row], expected, atol=1e-5)
 
 
-def test_the_decoder_gives_the_logits_of_any_chunks(imported: Callable[[str], Path], reference: Any) -> None:
+def test_the_decoder_gives_the_logits_of_any_chunks(
+    imported: Callable[[str], Path], reference: Any, graph: Any
+) -> None:
     folder, given, tokens = imported("float32"), features(1), [10, 3, 8, 1, 0, 5, 12]
-    found = run(session(folder / "encoder.onnx"), input_features=given)
-    decoder, cross = session(folder / "decoder.onnx"), states(found, "encoder")
+    found = graph(folder / "encoder.onnx")(input_features=given)
+    decoder, cross = graph(folder / "decoder.onnx"), states(found, "encoder")
     expected = reference.logits(tokens, reference.encode(given[0]))
     past, logits, start = empty(1), [], 0
     for stop in (3, 5, 6, 7):
@@ -72,22 +79,22 @@ def test_the_decoder_gives_the_logits_of_any_chunks(imported: Callable[[str], Pa
     np.testing.assert_allclose(np.concatenate(logits), expected, atol=2e-5)
 
 
-def test_rows_of_a_batch_are_those_of_single_runs(imported: Callable[[str], Path], reference: Any) -> None:
+def test_rows_of_a_batch_are_those_of_single_runs(imported: Callable[[str], Path], reference: Any, graph: Any) -> None:
     folder, given = imported("float32"), features(2)
-    found = run(session(folder / "encoder.onnx"), input_features=given)
-    got = step(session(folder / "decoder.onnx"), [[10, 3, 8], [10, 7, 2]], 0, empty(2), states(found, "encoder"))
+    found = graph(folder / "encoder.onnx")(input_features=given)
+    got = step(graph(folder / "decoder.onnx"), [[10, 3, 8], [10, 7, 2]], 0, empty(2), states(found, "encoder"))
     for row, tokens in enumerate(([10, 3, 8], [10, 7, 2])):
         expected = reference.logits(tokens, reference.encode(given[row]))
         np.testing.assert_allclose(got["logits"][row], expected, atol=2e-5)
 
 
-def test_the_fast_precision_is_near_and_leaves_the_encoder_alone(
-    imported: Callable[[str], Path], reference: Any
+def test_the_fast_precision_is_near_and_keeps_the_encoder(
+    imported: Callable[[str], Path], reference: Any, graph: Any
 ) -> None:
     exact, fast, given, tokens = imported("float32"), imported("fast"), features(1), [10, 3, 8]
     assert (exact / "encoder.onnx.data").read_bytes() == (fast / "encoder.onnx.data").read_bytes()
-    found = run(session(fast / "encoder.onnx"), input_features=given)
-    got = step(session(fast / "decoder.onnx"), [tokens], 0, empty(1), states(found, "encoder"))["logits"][0]
+    found = graph(fast / "encoder.onnx")(input_features=given)
+    got = step(graph(fast / "decoder.onnx"), [tokens], 0, empty(1), states(found, "encoder"))["logits"][0]
     expected = reference.logits(tokens, reference.encode(given[0]))
     assert 1e-5 < np.abs(got - expected).max() < 0.05 * np.abs(expected).max()
 
