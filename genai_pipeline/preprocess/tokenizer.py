@@ -269,9 +269,7 @@ def read_tokenizer(
     if file is None:
         return None
     try:
-        data = file.read_bytes()
-        listed = spec.kind in listed_tokens.KINDS
-        return Tokenizer(listed_tokens.tokenizer_json(data, spec) if listed else data, spec, files, problems, reserved)
+        return Tokenizer(listed_tokens.tokenizer_json(file.read_bytes(), spec), spec, files, problems, reserved)
     except (OSError, ValueError) as error:
         reason = str(error).removeprefix("Cannot instantiate Tokenizer from buffer: ")
         hint = "it must be a whole tokenizer.json of the tokenizers library" if spec.kind == "tokenizers" else ""
