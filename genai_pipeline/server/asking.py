@@ -18,6 +18,7 @@ from genai_pipeline.pipeline import Pipeline
 from genai_pipeline.server.api_errors import api_error
 from genai_pipeline.server.callers import Caller
 from genai_pipeline.server.exchange import Exchange
+from genai_pipeline.server.media_parts import received
 from genai_pipeline.types import Event
 
 
@@ -84,6 +85,8 @@ async def ask_pipe(
     **arguments: Any,
 ) -> Asked:
     """Ask a pipeline that was borrowed; one request may ask several times."""
+    if "messages" in arguments:
+        arguments["messages"] = await received(request, pipe, arguments["messages"])
     try:
         stream = await pipe.aopen(prompt, **queueing(request, arguments))
     except GenaiError as error:

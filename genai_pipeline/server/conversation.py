@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from genai_pipeline.server.api_errors import ApiError, bad_request
+from genai_pipeline.server.media_parts import Source
 
-Content = str | list[dict[str, Any]]
+Part = dict[str, Any] | Source
+Content = str | list[Part]
 Message = dict[str, Any]
 
 _PLACE: Final = re.compile(r"\bmessages\[(\d+)\](\.(?:content|tool_calls|role|name)\b(?:\[\d+\])?)?")

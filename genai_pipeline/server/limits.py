@@ -15,6 +15,8 @@ class Limits:
     """What one request or connection may take; times are in seconds."""
 
     body_bytes: int = 1 << 20  # what is read in one go, by libraries that let nobody else run, stays short
+    media_bytes: int = 32 << 20  # of a body that may hold media, and of all media of a conversation
+    media_items: int = 32  # images and sounds of a conversation
     header_bytes: int = 32 << 10
     json_depth: int = 64
     json_items: int = 100_000

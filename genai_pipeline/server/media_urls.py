@@ -9,11 +9,8 @@ who looks around with this server's eyes.
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import http.client
 import ipaddress
-import re
 import socket
 import ssl
 import threading
@@ -22,9 +19,10 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import SplitResult, unquote_to_bytes, urljoin, urlsplit
+from urllib.parse import SplitResult, urljoin, urlsplit
 
 from genai_pipeline.server.api_errors import ApiError, bad_request
+from genai_pipeline.server.inline_media import Media, is_data_url, media_type, read_data_url, too_large
 
 PIECE: Final = 1 << 16
 LONGEST_URL: Final = 8192  # characters; data URLs may be as long as their media
@@ -34,7 +32,6 @@ REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 _NAT64_LOCAL: Final = ipaddress.ip_network("64:ff9b:1::/48")
-_MEDIA_TYPE: Final = re.compile(r"[a-z]+/[a-z0-9.+-]+")
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolve = Callable[[str, int], list[str]]  # host and port -> addresses
@@ -52,14 +49,6 @@ class MediaRules:
     max_bytes: int = 32 << 20
     seconds: float = 20.0
     redirects: int = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Media:
-    """What was behind a URL; ``type`` is what its sender calls it, "" when it says nothing usable."""
-
-    data: bytes
-    type: str
 
 
 def is_public(address: Address) -> bool:
@@ -97,8 +86,8 @@ class MediaFetcher:
 
     async def fetch(self, url: str, param: str | None = None) -> Media:
         """What is behind a URL. Raises ApiError 400 that names the field and not the URL."""
-        if url[:5].lower() == "data:":
-            return self._inline(url, param)
+        if is_data_url(url):
+            return await asyncio.to_thread(read_data_url, url, self._rules.max_bytes, param)
         async with self._slots:
             return await asyncio.to_thread(self.fetch_now, url, param)
 
@@ -116,18 +105,6 @@ class MediaFetcher:
                 return found
             url = urljoin(url, found)
         raise _failed(param)
-
-    def _inline(self, url: str, param: str | None) -> Media:
-        head, comma, body = url[5:].partition(",")
-        if not comma or len(body) > 4 * self._rules.max_bytes:
-            raise bad_request("the data URL is malformed or too large", param, code="media_invalid")
-        try:
-            data = base64.b64decode(body, validate=True) if head.endswith(";base64") else unquote_to_bytes(body)
-        except (binascii.Error, ValueError):
-            raise bad_request("the data URL is not valid base64", param, code="media_invalid") from None
-        if len(data) > self._rules.max_bytes:
-            raise _too_large(self._rules.max_bytes, param)
-        return Media(data, _media_type(head))
 
     def _target(self, url: str, param: str | None) -> SplitResult:
         """The parts of a URL that may be fetched. Raises ApiError."""
@@ -197,15 +174,15 @@ class MediaFetcher:
             raise _failed(param)
         most = self._rules.max_bytes
         if response.length is not None and response.length > most:
-            raise _too_large(most, param)
+            raise too_large(most, param)
         data = bytearray()
         while piece := response.read(PIECE):
             data += piece
             if len(data) > most:
-                raise _too_large(most, param)
+                raise too_large(most, param)
         if response.length:
             raise _failed(param)  # it was cut off
-        return Media(bytes(data), _media_type(response.headers.get("Content-Type", "")))
+        return Media(bytes(data), media_type(response.headers.get("Content-Type", "")))
 
 
 def _connect(target: SplitResult, address: str, seconds: float) -> http.client.HTTPConnection:
@@ -232,18 +209,9 @@ def _cut(sock: socket.socket) -> None:
         sock.close()
 
 
-def _media_type(header: str) -> str:
-    kind = header.split(";")[0].strip().lower()
-    return kind if _MEDIA_TYPE.fullmatch(kind) else ""
-
-
 def _refused(param: str | None) -> ApiError:
     return bad_request("media may not be fetched from that URL", param, code="media_not_allowed")
 
 
 def _failed(param: str | None) -> ApiError:
     return bad_request("the media could not be fetched from that URL", param, code="media_unavailable")
-
-
-def _too_large(most: int, param: str | None) -> ApiError:
-    return bad_request(f"the media is larger than {most} bytes", param, code="media_too_large")

@@ -26,7 +26,7 @@ Clock = Callable[[], float]
 
 @dataclass(slots=True)
 class Held:
-    """One session; ``session`` None once it has ended. ``lengths``: messages and tokens after each turn."""
+    """One session; ``session`` None once it has ended. ``lengths``: messages, tokens and slots after each turn."""
 
     id: str
     caller: str
@@ -38,7 +38,7 @@ class Held:
     used: float = 0.0
     busy: object | None = None  # what is done with it at the moment, as its claim
     turns: int = 0
-    lengths: dict[int, tuple[int, int]] = field(default_factory=dict)
+    lengths: dict[int, tuple[int, int, int]] = field(default_factory=dict)
 
     @property
     def until(self) -> float:
@@ -67,7 +67,8 @@ class Held:
     def note(self) -> None:
         """Remember where the last turn ended."""
         assert self.session is not None
-        self.lengths[self.turns] = (len(self.session.messages), len(self.session.tokens))
+        now = self.session.checkpoint()
+        self.lengths[self.turns] = (len(now.messages), len(now.tokens), len(now.identities))
         self.lengths.pop(self.turns - MAX_TURNS, None)
 
     def mark(self, turn: int) -> Mark:
@@ -76,8 +77,9 @@ class Held:
             message = f"turn must be between {min(self.lengths)} and {self.turns}, not {turn}"
             raise bad_request(message, "turn")
         assert self.session is not None
-        messages, tokens = self.lengths[turn]
-        return Mark(self.session.messages[:messages], self.session.tokens[:tokens])
+        messages, tokens, slots = self.lengths[turn]
+        now = self.session.checkpoint()
+        return Mark(now.messages[:messages], now.tokens[:tokens], now.identities[:slots])
 
 
 class SessionStore:

@@ -13,6 +13,8 @@ from genai_pipeline.errors import GenaiError
 from genai_pipeline.server.api_errors import api_error, bad_request
 from genai_pipeline.server.asking import Asked, borrow, follow, queueing
 from genai_pipeline.server.exchange import Exchange
+from genai_pipeline.server.media_parts import received
+from genai_pipeline.server.openai.chat import read_messages
 from genai_pipeline.server.session_store import Held, SessionStore
 from genai_pipeline.types import Event
 
@@ -35,6 +37,7 @@ async def open_session(request: Request, model: str | None, messages: list[Any])
     store, caller = sessions(request), request.state.caller.id
     store.check_room(caller)
     pipe = await borrow(request, model)
+    messages = await received(request, pipe, read_messages(messages))
     try:
         if messages:  # to see whether a turn after them can be rendered
             probe = [*messages, {"role": "user", "content": "-"}]
@@ -60,10 +63,12 @@ async def ask_session(
     said = _message(message)
     held.live()
     pipe = await borrow(request, held.model)
+    (given,) = await received(request, pipe, [said])
+    content = given.pop("content")
     exchange: Exchange = request.state.exchange
     session = exchange.held.enter_context(held.claim())
     try:
-        turn = await session.aopen(said.pop("content"), **said, **queueing(request, options))
+        turn = await session.aopen(content, **given, **queueing(request, options))
     except GenaiError as error:
         raise api_error(error, names) from error
     return follow(request, pipe, _Turn(turn, held, store))

@@ -8,12 +8,12 @@ from typing import Any, Final
 from genai_pipeline.problems import nearest
 from genai_pipeline.server.api_errors import ApiError, bad_request
 from genai_pipeline.server.bodies import SHOWN, Fields
-from genai_pipeline.server.conversation import Content, Conversation
-
-Part = dict[str, Any]
+from genai_pipeline.server.conversation import Content, Conversation, Part
+from genai_pipeline.server.media_parts import Source
 
 PATH: Final = "/v1/messages"
 _ROLES: Final = ("user", "assistant", "system")
+_IMAGE_TYPES: Final = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _NO_EFFECT: Final = ("cache_control",)  # on answers: what a cache should keep
 
 
@@ -115,7 +115,7 @@ def _assistant(blocks: Sequence[tuple[Fields, str]], conversation: Conversation,
 def _texts(value: Any, at: str) -> Content:
     """A text, or blocks of text."""
     content = _parts(value, at)
-    if not isinstance(content, str) and any(part["type"] != "text" for part in content):
+    if not isinstance(content, str) and any(isinstance(part, Source) for part in content):
         raise bad_request(f"{at} takes blocks of text only", at)
     return content
 
@@ -143,11 +143,15 @@ def _text(fields: Fields, at: str) -> Part:
 def _image(fields: Fields, at: str) -> Part:
     source = Fields(fields.must("source", fields.mapping("source")), f"{at}.source.")
     kind = source.must("type", source.choice("type", ("base64", "url")))
+    fields.ignore(*_NO_EFFECT)
+    fields.skip_rest(PATH)
     if kind == "url":
-        return {"type": "image_url", "image_url": {"url": source.must("url", source.text("url"))}}
-    media = source.must("media_type", source.text("media_type"))
-    data = source.must("data", source.text("data"))
-    return {"type": "image_url", "image_url": {"url": f"data:{media};base64,{data}"}}
+        given = Source("image", "url", source.must("url", source.text("url")), f"{at}.source.url")
+    else:
+        source.must("media_type", source.choice("media_type", _IMAGE_TYPES))  # the data themselves say which
+        given = Source("image", "base64", source.must("data", source.text("data")), f"{at}.source.data")
+    source.skip_rest(PATH)
+    return given
 
 
 _PARTS: Final[Mapping[str, Callable[[Fields, str], Part]]] = {"text": _text, "image": _image}

@@ -10,7 +10,7 @@ from genai_pipeline.server.anthropic.blocks import PATH, read_messages
 from genai_pipeline.server.api_errors import bad_request
 from genai_pipeline.server.bodies import SHOWN, Fields
 from genai_pipeline.server.conversation import Conversation
-from genai_pipeline.server.openai.fields import SHARED
+from genai_pipeline.server.openai.fields import SHARED, refuse_media
 
 # The interface's own names of options, by those of the pipeline.
 NAMES: Final = {
@@ -88,6 +88,7 @@ def read_count(body: Mapping[str, Any]) -> MessageRequest:
 def _read(fields: Fields) -> MessageRequest:
     """What makes the prompt: the conversation, tools, and how the answer should be."""
     fields.refuse(*_UNSUPPORTED)
+    refuse_media(fields)
     fields.refuse_for(_ELSEWHERE)
     fields.ignore(*_NO_EFFECT)
     if fields.choice("speed", ("standard", "fast")) == "fast":

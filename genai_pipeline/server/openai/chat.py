@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from genai_pipeline.server.bodies import Fields
+from genai_pipeline.server.media_parts import read_part
 from genai_pipeline.server.openai.allowed_tools import narrowed
 from genai_pipeline.server.openai.fields import note_fields, read_metadata, read_options, read_priority, read_stream
 
@@ -80,7 +81,7 @@ def read_chat(fields: Fields) -> ChatBody:
     messages = fields.must("messages", fields.list("messages"))
     return ChatBody(
         model=fields.text("model"),
-        messages=[_message(f"messages[{index}]", message) for index, message in enumerate(messages)],
+        messages=read_messages(messages),
         options=narrowed(options),
         names=names,
         priority=read_priority(fields),
@@ -89,6 +90,11 @@ def read_chat(fields: Fields) -> ChatBody:
         metadata=read_metadata(fields),
         session=fields.text("session"),
     )
+
+
+def read_messages(messages: list[Any]) -> list[Any]:
+    """Messages as templates should get them, images and sounds as Sources. Raises ApiError 400."""
+    return [_message(f"messages[{index}]", message) for index, message in enumerate(messages)]
 
 
 def _message(where: str, message: Any) -> Any:
@@ -103,11 +109,11 @@ def _message(where: str, message: Any) -> Any:
     if refusal is not None and made.get("content") is None:
         made["content"] = refusal
     if isinstance(made.get("content"), list):
-        made["content"] = [_part(part) for part in made["content"]]
+        made["content"] = [_part(part, f"{where}.content[{index}]") for index, part in enumerate(made["content"])]
     return made
 
 
-def _part(part: Any) -> Any:
+def _part(part: Any, at: str) -> Any:
     if isinstance(part, dict) and part.get("type") == "refusal":
         return {"type": "text", "text": part.get("refusal")}
-    return part
+    return read_part(part, at)

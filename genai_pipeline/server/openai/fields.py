@@ -24,7 +24,7 @@ _ELSEWHERE: Final = frozenset(
         "system",
         "raw",
         "suffix",
-        "images",  # over HTTP, media come in messages: a path would be one of this machine
+        "images",
         "audio",
         "key",
         "priority",
@@ -68,6 +68,7 @@ def read_options(fields: Fields, *more: str, least: int = 1) -> tuple[dict[str, 
 
     ``more`` are further options with fields of their own name; ``least`` tokens must be asked for. Raises ApiError 400.
     """
+    refuse_media(fields)
     for field, ours in _FOREIGN.items():
         if fields.any(field) is not None:
             raise fields.wrong(field, f"is not known here: use {ours}")
@@ -79,6 +80,11 @@ def read_options(fields: Fields, *more: str, least: int = 1) -> tuple[dict[str, 
             options[_LIMIT] = limit
             names[_LIMIT] = field
     return options, names
+
+
+def refuse_media(fields: Fields) -> None:
+    """Media come in messages: beside them, a text would be a path of this machine. Raises ApiError 400."""
+    fields.refuse("images", "audio")
 
 
 def read_priority(fields: Fields) -> str:

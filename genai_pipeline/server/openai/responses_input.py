@@ -9,7 +9,8 @@ from typing import Any, Final
 from genai_pipeline.problems import nearest
 from genai_pipeline.server.api_errors import bad_request
 from genai_pipeline.server.bodies import SHOWN, Fields
-from genai_pipeline.server.conversation import Content, Conversation
+from genai_pipeline.server.conversation import Content, Conversation, Part
+from genai_pipeline.server.media_parts import Source, read_detail, read_sound
 
 Item = dict[str, Any]
 
@@ -110,7 +111,7 @@ def _content(fields: Fields, name: str, at: str) -> Content:
     return [_part(part, f"{at}.{name}[{index}]") for index, part in enumerate(value)]
 
 
-def _part(part: Any, at: str) -> dict[str, Any]:
+def _part(part: Any, at: str) -> Part:
     if not isinstance(part, dict):
         raise bad_request(f"{at} must be an object", at)
     fields = Fields(part, f"{at}.")
@@ -120,10 +121,10 @@ def _part(part: Any, at: str) -> dict[str, Any]:
         return {"type": "text", "text": fields.must(name, fields.text(name))}
     if kind == "input_image":
         fields.refuse("file_id")
-        url = fields.must("image_url", fields.text("image_url"))
-        return {"type": "image_url", "image_url": {"url": url, "detail": fields.text("detail") or "auto"}}
+        read_detail(fields)
+        return Source("image", "url", fields.must("image_url", fields.text("image_url")), f"{at}.image_url")
     if kind == "input_audio":
-        return {"type": "input_audio", "input_audio": fields.must("input_audio", fields.mapping("input_audio"))}
+        return read_sound(fields, at)
     raise _unsupported("part", f"{at}.type", kind, (*_TEXTS, "input_image", "input_audio"))
 
 

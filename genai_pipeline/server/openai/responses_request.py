@@ -8,7 +8,14 @@ from typing import Any, Final
 
 from genai_pipeline.server.api_errors import ApiError, bad_request
 from genai_pipeline.server.bodies import Fields
-from genai_pipeline.server.openai.fields import SHARED, note_fields, read_metadata, read_priority, tier_of
+from genai_pipeline.server.openai.fields import (
+    SHARED,
+    note_fields,
+    read_metadata,
+    read_priority,
+    refuse_media,
+    tier_of,
+)
 from genai_pipeline.server.openai.responses_input import Item, input_items
 from genai_pipeline.server.openai.responses_tools import read_tools
 
@@ -97,6 +104,7 @@ def read_request(body: Mapping[str, Any]) -> ResponseRequest:
 def _refuse(fields: Fields) -> None:
     """Refuse what is not supported, or asks for something else than happens here anyway."""
     fields.refuse(*_UNSUPPORTED)
+    refuse_media(fields)
     fields.refuse_for(_ELSEWHERE)
     if fields.boolean("background"):
         raise _unsupported("background")

@@ -19,6 +19,7 @@ from genai_pipeline.server.api_errors import ApiError, anthropic_body, api_error
 from genai_pipeline.server.asking import ask_pipe, borrow
 from genai_pipeline.server.bodies import read_json
 from genai_pipeline.server.conversation import relocated
+from genai_pipeline.server.media_parts import received
 from genai_pipeline.server.relay import Numbered, note_failure, numbered, opened, whole
 from genai_pipeline.server.replies import json_reply
 from genai_pipeline.server.sse import EventStreamResponse, Named
@@ -64,8 +65,9 @@ async def count_tokens(request: Request) -> Response:
     read = read_count(await read_json(request))
     pipe = await borrow(request, read.model)
     options = {**read.options, **_switch(read, pipe)}
+    messages = await received(request, pipe, read.conversation.messages)
     try:
-        tokens = await asyncio.to_thread(pipe.tokenize, messages=read.conversation.messages, **options)
+        tokens = await asyncio.to_thread(pipe.tokenize, messages=messages, **options)
     except GenaiError as error:
         raise relocated(api_error(error, NAMES), read.conversation.places) from error
     return await json_reply({"input_tokens": len(tokens)})

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from genai_pipeline.server.bodies import Fields, read_json
+from genai_pipeline.server.media_parts import described
 from genai_pipeline.server.openai.chat import read_chat
 from genai_pipeline.server.replies import json_reply
 from genai_pipeline.server.routes.chat import reply
@@ -36,7 +37,7 @@ async def list_sessions(request: Request) -> Response:
 async def inspect(request: Request) -> Response:
     """A session with its conversation."""
     held = _held(request)
-    messages = [] if held.session is None else list(held.session.messages)
+    messages = [] if held.session is None else described(held.session.messages)
     return await json_reply({**_shown(held), "messages": messages})
 
 

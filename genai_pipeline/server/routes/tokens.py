@@ -13,6 +13,8 @@ from genai_pipeline.errors import GenaiError
 from genai_pipeline.server.api_errors import api_error, bad_request
 from genai_pipeline.server.asking import borrow
 from genai_pipeline.server.bodies import Fields, read_json
+from genai_pipeline.server.media_parts import received
+from genai_pipeline.server.openai.chat import read_messages
 from genai_pipeline.server.replies import json_reply
 
 NAMES: Final = {"raw": "prompt"}
@@ -25,6 +27,8 @@ async def tokenize(request: Request) -> Response:
     arguments = _prompt(fields)
     fields.skip_rest(request.url.path)
     pipe = await borrow(request, model)
+    if "messages" in arguments:
+        arguments["messages"] = await received(request, pipe, read_messages(arguments["messages"]))
     try:
         tokens = await asyncio.to_thread(pipe.tokenize, **arguments)
     except GenaiError as error:
