@@ -1,8 +1,7 @@
 """Text to token ids and back, with a hard line between control tokens and text. The home of ``tokenizers``.
 
-**Control tokens** are the tokenizer's *special* added tokens, the declared bos, eos and pad tokens among its added
-tokens, and the tokens of placeholders. Other added tokens, such as ``</think>`` or ``<tool_call>``, are vocabulary that
-anybody may write.
+**Control tokens** are the tokenizer's *special* added tokens, the declared bos, eos and pad tokens among its added ones,
+and those of placeholders. Other added tokens, such as ``</think>`` or ``<tool_call>``, are words that anybody may write.
 
 **Who may write control tokens.** Two tokenizers are loaded from one file. The *parsing* one turns the text of control
 tokens into their ids: raw prompts use it. The *plain* one encodes that text like any other (``plain_encoder``).
@@ -255,10 +254,7 @@ class Tokenizer:
 def read_tokenizer(
     root: Path, spec: TokenizerSpec, problems: Problems, reserved: Iterable[str] = ()
 ) -> Tokenizer | None:
-    """The declared tokenizer, or None with problems; one that loads with problems is given with them.
-
-    ``reserved``: see ``Tokenizer``.
-    """
+    """The declared tokenizer, or None with problems; one that loads with problems is given with them."""
     if spec.kind not in LOADABLE:
         hint = "use kind 'tokenizers', a tokenizer.json"
         problems.error(spec.at, "tokenizer.kind", f"tokenizer kind '{spec.kind}' cannot be loaded yet", hint)
