@@ -33,12 +33,12 @@ def check_choices(package: PackageSpec, problems: Problems) -> None:
         except PackagePathError:
             continue  # reported with the data
         except PackageError as error:
-            problems.error(at, "parameter.from", error.message, error.hint)
+            problems.error(at, "value.choices", error.message, error.hint)
             continue
         if spec.default is not None and spec.default not in values:
             message = f"the default {spec.default!r} of '{name}' is not in {spec.values_from}"
             hint = nearest(str(spec.default), values) or f"it has {one_of(values)}"
-            problems.error(below(spec.at, "default"), "parameter.from", message, hint)
+            problems.error(below(spec.at, "default"), "value.choices", message, hint)
 
 
 def _names(package: PackageSpec, spec: ParameterSpec) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ def _published(owner: InputSpec, spec: PackageSpec, problems: Problems) -> froze
     if owner.program is None:
         message = f"the {owner.modality} input '{owner.name}' has no program that makes values of it"
         hint = f"program: NAME, with NAME an entry of preprocess whose first step is decode{_known(spec)}"
-        problems.error(owner.at, "input.program", message, hint)
+        problems.error(owner.at, "program.missing", message, hint)
         return None
     program = spec.programs.get(owner.program)
     if program is None:
@@ -97,12 +97,12 @@ def _check_read(
         return
     if inner == "positions":
         message = f"'{name}' is the places of '{owner}' in the prompt, and the input has no placeholder"
-        problems.error(use.at, "input.field", message, 'placeholder: {token: "<image>", count: 64}')
+        problems.error(use.at, "program.field", message, 'placeholder: {token: "<image>", count: 64}')
         return
     program = spec.inputs[owner].program
     hint = nearest(inner, known) or f"it gives {one_of(sorted(known))}"
     message = f"the program '{program}' of '{owner}' gives no '{inner}', which '{name}' reads"
-    problems.error(use.at, "input.field", message, hint)
+    problems.error(use.at, "program.field", message, hint)
 
 
 def _positions(owner: InputSpec) -> frozenset[str]:

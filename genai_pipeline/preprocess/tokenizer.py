@@ -1,7 +1,7 @@
 """Text to token ids and back, with a hard line between control tokens and text. The home of ``tokenizers``.
 
-**Control tokens** are the tokenizer's *special* added tokens, the declared bos, eos and pad tokens among its added ones,
-and those of placeholders. Other added tokens, such as ``</think>`` or ``<tool_call>``, are words that anybody may write.
+**Control tokens** are the tokenizer's *special* added tokens, the declared bos, eos and pad tokens, and the tokens of
+placeholders. Other added tokens, such as ``</think>`` or ``<tool_call>``, are words that anybody may write.
 
 **Who may write control tokens.** Two tokenizers are loaded from one file. The *parsing* one turns the text of control
 tokens into their ids: raw prompts use it. The *plain* one encodes that text like any other (``plain_encoder``).

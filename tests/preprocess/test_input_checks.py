@@ -44,7 +44,7 @@ def test_the_packages_that_see_and_hear_are_sound_and_short(tmp_path: Path) -> N
     ("edit", "expected"),
     [
         (lambda m: image(m).pop("program"), [
-            ("input.program", "inputs.images"), ("program.unused", "preprocess.prepare")
+            ("program.missing", "inputs.images"), ("program.unused", "preprocess.prepare")
         ]),
         (lambda m: m["preprocess"].update(spare=[{"decode": {}}]), [("program.unused", "preprocess.spare")]),
         (lambda m: m["preprocess"]["prepare"][0].update(decode={"mood": "RGB"}), [
@@ -54,11 +54,11 @@ def test_the_packages_that_see_and_hear_are_sound_and_short(tmp_path: Path) -> N
             ("program.unknown_step", "preprocess.prepare[1].resample")
         ]),
         (lambda m: m["stages"][0]["inputs"].update(pixel_values="images.grid"), [
-            ("input.field", "stages[0].inputs.pixel_values")
+            ("program.field", "stages[0].inputs.pixel_values")
         ]),
-        (lambda m: place(m, count="images.tokens"), [("input.field", "inputs.images.placeholder.count")]),
+        (lambda m: place(m, count="images.tokens"), [("program.field", "inputs.images.placeholder.count")]),
         (lambda m: place(m, count="prompt.length"), [("placeholder.count", "inputs.images.placeholder.count")]),
-        (lambda m: image(m).pop("placeholder"), [("input.field", "stages[2].body[1].inputs.at")]),
+        (lambda m: image(m).pop("placeholder"), [("program.field", "stages[2].body[1].inputs.at")]),
         (lambda m: place(m, token="<imag>", count=4), [
             ("tokenizer.token_unknown", "inputs.images.placeholder.token")
         ]),
@@ -166,4 +166,4 @@ def test_choices_come_from_the_names_of_a_file(chosen: Any) -> None:
     ],
 )
 def test_files_without_names_are_problems(chosen: Any, content: str, parameter: Any, path: str) -> None:
-    assert ("parameter.from", f"inputs.parameters.voice.{path}") in problems(chosen(content, **parameter))
+    assert ("value.choices", f"inputs.parameters.voice.{path}") in problems(chosen(content, **parameter))
