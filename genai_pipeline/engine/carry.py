@@ -20,6 +20,8 @@ from genai_pipeline.graph.plan import StagePlan
 from genai_pipeline.metadata.expressions import evaluate
 from genai_pipeline.metadata.model import CarrySpec
 
+_NOTHING: dict[str, Any] = {}
+
 
 class Carry:
     """The carried values of one loop."""
@@ -53,6 +55,8 @@ class Carry:
 
     def after(self, batch: Batch, produced: Mapping[str, BodyValue]) -> list[dict[str, Any]]:
         """What each row carries on after this run, row by row: copies, as the next run writes over the originals."""
+        if not self._next:
+            return [_NOTHING] * batch.size
         found: list[dict[str, Any]] = [{} for _ in batch.sequences]
         for name, key in self._next.items():
             rows = produced[key].rows

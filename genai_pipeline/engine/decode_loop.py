@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,7 +63,7 @@ class DecodeLoop:
         self._given = GivenState(stage.body, keeper.components)
         self._rows: dict[int, Sequence] = {}
         self.reads_any_row = self._lanes["decode"].reads_any_row
-        self.intake = Intake(stage, graphs, rules, reads_any_row=self.reads_any_row)
+        self.intake = Intake(stage, graphs, rules, self._extra_pages, reads_any_row=self.reads_any_row)
 
     def open(self, sequence: Sequence) -> int:
         """Give the sequence a row, and restore what state can be; returns the tokens that are computed now."""
@@ -175,6 +175,11 @@ class DecodeLoop:
         self._pool.trim()
         for lane in self._lanes.values():
             lane.forget()
+
+    def _extra_pages(self, values: Mapping[str, Any]) -> int:
+        """Pages that stand for the state which a sequence with these values is given."""
+        page = self._pool.page_bytes
+        return -(-self._given.nbytes(values) // page) if page else 0
 
     def _release(self, sequence: Sequence) -> None:
         del self._rows[sequence.row]

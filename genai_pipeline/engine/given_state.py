@@ -29,6 +29,7 @@ class _Taken:
     component: str
     entry: int
     tensors: tuple[tuple[str, int], ...]  # value key, and the batch axis of the value
+    counted: bool  # whether its size is known without a request, and part of what a row takes
 
 
 class GivenState:
@@ -37,6 +38,11 @@ class GivenState:
     def __init__(self, body: ScopePlan, components: Mapping[str, Sequence[StatePlan]]) -> None:
         self._taken = tuple(_taken(body, components))
         self.keys = frozenset(key for taken in self._taken for key, _ in taken.tensors)
+
+    def nbytes(self, values: Values) -> int:
+        """Bytes of the state of a sequence with these values, as far as only they tell (see ``bytes_per_row``)."""
+        open_ended = (taken for taken in self._taken if not taken.counted)
+        return 2 * sum(np.asarray(values[key]).nbytes for taken in open_ended for key, _ in taken.tensors)
 
     def put(self, pool: KvPool, row: int, values: Values) -> None:
         """Write the state of a sequence with these values into its new, empty row. Raises RequestError."""
@@ -49,7 +55,8 @@ def _taken(body: ScopePlan, components: Mapping[str, Sequence[StatePlan]]) -> It
         component = stage.spec.run or ""
         for entry, state in enumerate(components.get(component, ())):
             if state.source is not None:
-                yield _Taken(component, entry, tuple(_places(stage, state)))
+                known = state.update != "fixed" or all(tensor.length is not None for tensor in state.tensors)
+                yield _Taken(component, entry, tuple(_places(stage, state)), known)
 
 
 def _places(stage: StagePlan, state: StatePlan) -> Iterator[tuple[str, int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from genai_pipeline.engine.text_output import TextOutput
 from genai_pipeline.engine.written_tokens import DEFAULT
 from genai_pipeline.errors import OptionError, RequestError
 from genai_pipeline.graph.plan import StagePlan
+from genai_pipeline.kv.geometry import PAGE_TOKENS
 from genai_pipeline.metadata.expressions import evaluate
 from genai_pipeline.sampling.beams import BeamSearch
 from genai_pipeline.sampling.params import GenerationOptions
@@ -43,15 +44,26 @@ class Admitted:
 
 
 class Intake:
-    """Of one loop. ``reads_any_row``: whether its graphs give the logits of any token, as scoring a prompt needs."""
+    """Of one loop.
+
+    ``extra_pages``: pages that a sequence with some values takes besides those of its tokens. ``reads_any_row``:
+    whether its graphs give the logits of any token, as scoring a prompt needs.
+    """
 
     def __init__(
-        self, stage: StagePlan, graphs: Mapping[str, LoadedGraph], rules: LoopRules, *, reads_any_row: bool
+        self,
+        stage: StagePlan,
+        graphs: Mapping[str, LoadedGraph],
+        rules: LoopRules,
+        extra_pages: Callable[[Mapping[str, Any]], int],
+        *,
+        reads_any_row: bool,
     ) -> None:
         assert stage.body is not None
         assert stage.spec.decode is not None
         self._stage = stage
         self._rules = rules
+        self._extra_pages = extra_pages
         self._reads_any_row = reads_any_row
         self._outer = OuterValues(stage.body, graphs, known=rules.identified if rules.keeps else None)
         self._answers = Answers(stage.id, rules)
@@ -95,7 +107,8 @@ class Intake:
         options = self._options.of(request.options)
         constraint, text = admitted.constraint, self._prompt.text(values)
         outer, not_yet, times = self._outer.of(values), self._not_yet(options), self._times(values)
-        identities = self._prompt.identities(values)
+        identities, extra = self._prompt.identities(values), self._extra_pages(values)
+        granted = self._grant(len(prompt), options, extra) if extra else admitted.grant
         sequences: list[Sequence] = []
         for choice in range(options.n):
             answer = self._answers.parts(request.form, options, constraint, text)
@@ -105,7 +118,7 @@ class Intake:
                     state,
                     self._loop,
                     prompt,
-                    max_tokens=admitted.grant.max_new_tokens,
+                    max_tokens=granted.max_new_tokens,
                     seed=request.seed,
                     choice=choice,
                     text=answer.text,
@@ -119,6 +132,7 @@ class Intake:
                     options=options,
                     max_chunk=self._rules.max_chunk,
                     identities=identities,
+                    extra_pages=extra,
                 )
             )
         return sequences
@@ -149,13 +163,15 @@ class Intake:
                     options=options,
                     max_chunk=first.max_chunk,
                     identities=first.identities,
+                    extra_pages=first.extra_pages,
                 )
             )
         return Search(answers, beams, BeamSearch(options, first.max_tokens, self._rules.end_tokens(options)))
 
-    def _grant(self, num_prompt: int, options: GenerationOptions) -> Grant:
+    def _grant(self, num_prompt: int, options: GenerationOptions, extra: int = 0) -> Grant:
         """The token limit; a package's own default caps a request and is never a reason to refuse it."""
         bounds = self._rules.bounds.shared(options.num_beams)
+        bounds = replace(bounds, pool_tokens=max(0, bounds.pool_tokens - extra * PAGE_TOKENS))
         if options.max_new_tokens is not None and options.sources.get("max_new_tokens") == "package":
             most = min(options.max_new_tokens, bounds.max_new_tokens or options.max_new_tokens)
             return grant(num_prompt, None, replace(bounds, max_new_tokens=most))

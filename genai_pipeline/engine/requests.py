@@ -250,5 +250,6 @@ def _ticket(sequence: TokenSequence) -> Ticket:
         priority=request.queueing.priority,
         key=request.queueing.key,
         after=None if sequence.source is None else sequence.source.id,
+        extra_pages=sequence.extra_pages,
         max_chunk=sequence.max_chunk or (None if sequence.scores is None else SCORED_CHUNK),
     )

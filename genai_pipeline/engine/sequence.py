@@ -45,6 +45,7 @@ class Sequence:
         "drafts",
         "entered",
         "error",
+        "extra_pages",
         "finish_reason",
         "id",
         "identities",
@@ -91,6 +92,7 @@ class Sequence:
         options: GenerationOptions | None = None,
         max_chunk: int | None = None,
         identities: tuple[Identity, ...] = (),
+        extra_pages: int = 0,
     ) -> None:
         self.id = id
         self.request = request
@@ -105,6 +107,7 @@ class Sequence:
         self.num_cached = 0  # prompt tokens whose state came from the prefix cache
         self.row = NO_ROW
         self.identities = identities  # whose slots tokens of its prompt are
+        self.extra_pages = extra_pages  # that its state takes besides those of its tokens
         self.max_chunk = max_chunk  # most tokens of one run
         self.max_tokens = max_tokens  # most tokens to choose
         self.seed = seed

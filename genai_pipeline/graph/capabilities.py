@@ -238,7 +238,7 @@ def _in_body_needs(node: StageNode, what: str) -> Iterator[Need]:
     """What a stage of a decode body cannot do there: all rows of a run take the same stages."""
     stage = node.spec
     odd = next((place.at for place in (stage.when, stage.guide) if place is not None), stage.at)
-    if node.scope.kind == "decode" and (odd is not stage.at or stage.for_each or stage.kind in ("group", "iterate")):
+    if node.scope.kind == "decode" and (odd is not stage.at or stage.for_each or stage.kind == "group"):
         yield Need("decode.body", odd, what)
 
 

@@ -46,7 +46,7 @@ CAPABILITIES: Final[Mapping[str, str]] = {
     "decode.template": "prompts written as a template of tokens",
     "decode.block": "decode loops that choose several tokens per step",
     "decode.collect": "decode loops that collect values over steps",
-    "decode.body": "conditions, lists, guidance or groups in the body of a decode loop",
+    "decode.body": "conditions, lists and guidance in the body of a decode loop",
     "decode.generation": "generation settings of one loop",
     "decode.stop_when": "decode loops that end on a condition",
     "for_each": "stages that run once per item of a list",

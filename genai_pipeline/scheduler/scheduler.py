@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from genai_pipeline.scheduler.budget import Budget, Costs, pages_for
+from genai_pipeline.scheduler.budget import Budget, Costs
 from genai_pipeline.scheduler.chunks import prefill_runs
 from genai_pipeline.scheduler.plan import Preemption, Run, Span, StepPlan
 from genai_pipeline.scheduler.policy import ByPriority, Policy, Ranked, level
@@ -70,8 +70,10 @@ class Scheduler:
     def submit(self, ticket: Ticket) -> None:
         """Queue a sequence."""
         assert 0 < ticket.num_tokens <= ticket.max_tokens
-        assert pages_for(ticket.max_tokens) <= self._budgets[ticket.loop].num_pages, "admission refuses what never fits"
-        self._waiting[ticket.sequence] = Tracked(ticket, self._arrivals, self._step, ticket.num_tokens)
+        tracked = Tracked(ticket, self._arrivals, self._step, ticket.num_tokens)
+        most = self._budgets[ticket.loop].num_pages
+        assert tracked.pages(ticket.max_tokens) <= most, "admission refuses what never fits"
+        self._waiting[ticket.sequence] = tracked
         self._arrivals += 1
         self._shares.enter(ticket.key)
 
@@ -175,7 +177,7 @@ class Scheduler:
 
     def _grow(self) -> Iterator[Preemption]:
         """Give every running sequence the pages of its next token, preempting the least important when they lack."""
-        order = [t for t in self._running.values() if pages_for(t.num_tokens) > t.num_pages]
+        order = [t for t in self._running.values() if t.pages(t.num_tokens) > t.num_pages]
         for tracked in self._ranked(order):
             while tracked.ticket.sequence in self._running and not self._take(tracked, tracked.num_tokens):
                 yield self._preempt(self._victim(tracked.ticket.loop))
@@ -209,7 +211,7 @@ class Scheduler:
         return self._first_pages(tracked) + rows <= self._free_pages[loop]
 
     def _first_pages(self, tracked: Tracked) -> int:
-        return pages_for(min(tracked.num_tokens + 1, tracked.ticket.max_tokens))
+        return tracked.pages(min(tracked.num_tokens + 1, tracked.ticket.max_tokens))
 
     def _enter(self, tracked: Tracked) -> None:
         del self._waiting[tracked.ticket.sequence]
@@ -226,7 +228,7 @@ class Scheduler:
 
     def _take(self, tracked: Tracked, num_tokens: int) -> bool:
         """Let a running sequence hold the pages of ``num_tokens`` tokens; False when there are too few."""
-        more = pages_for(num_tokens) - tracked.num_pages
+        more = tracked.pages(num_tokens) - tracked.num_pages
         if more > self._free_pages[tracked.ticket.loop]:
             return False
         if more > 0:
@@ -267,7 +269,7 @@ class Scheduler:
 
     def _return_draft_pages(self, tracked: Tracked) -> None:
         """Pages taken for drafts that were wrong are free again, so that nobody has to leave for want of them."""
-        spare = max(0, min(tracked.draft_pages, tracked.num_pages - pages_for(tracked.num_tokens)))
+        spare = max(0, min(tracked.draft_pages, tracked.num_pages - tracked.pages(tracked.num_tokens)))
         tracked.num_pages -= spare
         self._free_pages[tracked.ticket.loop] += spare
         tracked.draft_pages = 0

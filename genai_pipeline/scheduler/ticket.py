@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+from genai_pipeline.scheduler.budget import pages_for
+
 
 class Priority(IntEnum):
     """How much a request matters; waiting raises it in time."""
@@ -25,6 +27,7 @@ class Ticket:
     priority: Priority = Priority.NORMAL
     key: str = ""  # whose share of the machine it uses, for fair sharing
     after: int | None = None  # a sequence whose prompt must be computed first: this one forks it
+    extra_pages: int = 0  # that it takes besides those of its tokens, from its entry on
     max_chunk: int | None = None  # most tokens of a prefill run, which then is its own; None: what the budget allows
 
 
@@ -40,6 +43,10 @@ class Tracked:
     num_pages: int = 0
     num_drafts: int = 0  # tokens to verify with the next decode step
     draft_pages: int = 0  # of the pages it holds, those taken for the drafts of a run that is under way
+
+    def pages(self, num_tokens: int) -> int:
+        """Pages that it holds with so many tokens."""
+        return pages_for(num_tokens) + self.ticket.extra_pages
 
     @property
     def todo(self) -> int:

@@ -114,6 +114,31 @@ def test_the_memory_of_given_states_bounds_the_rows(open_tiny: Any) -> None:
     assert known[1] == 2 * 100 * sum(tensor.bytes_per_token for tensor in state.tensors)
 
 
+def test_states_of_any_length_count_when_they_are_there(open_tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_module, "_sizes", lambda page, row, max_rows, capacity, budget: (max_rows, 17))
+    pipe, package = open_tiny("cross", update="append", load={"max_batch": 6})
+    page, rows = pipe._assembly.pools["generate"].page_bytes, []
+    run = DecodeLoop.run
+
+    def watched(self: DecodeLoop, kind: str, batch: Any) -> Any:
+        rows.append(batch.size)
+        return run(self, kind, batch)
+
+    monkeypatch.setattr(DecodeLoop, "run", watched)
+    (source,) = encoded(package, ["m" * 130])
+    taken = 2 * len(source) * 2 * 2 * 2 * 8 * 4  # layers, parts, heads, their size, bytes
+    extra = -(-taken // page)
+    assert extra == 9
+    streams = [pipe.stream(tokens=source, **ASK) for _ in range(3)]
+    for stream in streams:
+        assert tokens_of(stream) == package.expected(source, 12)
+    assert set(rows) == {1}  # two of them would take more pages than there are
+    result = pipe.generate(tokens=source, temperature=0, ignore_eos=True)
+    assert len(result.tokens) == (17 - extra) * 16 - 1
+    with pytest.raises(gp.errors.CapacityError):
+        pipe.generate(tokens=source, temperature=0, max_new_tokens=140)
+
+
 def _with_length(tensor: Any, length: int) -> Any:
     from dataclasses import replace
 

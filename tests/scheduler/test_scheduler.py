@@ -11,7 +11,7 @@ from genai_pipeline.scheduler.plan import SideRun, StepPlan
 from genai_pipeline.scheduler.policy import AGING_STEPS, FairShare, FirstCome
 from genai_pipeline.scheduler.scheduler import Scheduler
 from genai_pipeline.scheduler.side_queue import JobTicket
-from genai_pipeline.scheduler.ticket import Priority
+from genai_pipeline.scheduler.ticket import Priority, Ticket
 
 
 def spans(plan: StepPlan) -> list[tuple[str, int, int, bool]]:
@@ -299,3 +299,27 @@ def test_a_job_that_has_started_is_not_taken_back() -> None:
     assert not scheduler.forget_job(1)
     assert scheduler.forget_job(2)
     assert not scheduler.can_start_job
+
+
+def test_pages_besides_those_of_tokens_are_held_from_entry_to_end() -> None:
+    scheduler = Scheduler({LOOP: Budget(max_rows=4, num_pages=10)}, FirstCome(), Costs())
+    for id in (1, 2, 3):
+        scheduler.submit(Ticket(id, LOOP, num_tokens=8, max_tokens=20, extra_pages=3))
+    assert scheduler.plan().admitted == (1, 2)  # 4 pages each; the third would leave no page of growth
+    assert scheduler.free_pages(LOOP) == 2
+    scheduler.finish(1)
+    assert scheduler.free_pages(LOOP) == 6
+    assert scheduler.plan().admitted == (3,)
+    scheduler.finish(2)
+    scheduler.finish(3)
+    assert scheduler.free_pages(LOOP) == 10
+
+
+def test_one_token_at_a_time() -> None:
+    scheduler = Scheduler({LOOP: Budget()}, FirstCome(), Costs())
+    scheduler.submit(Ticket(1, LOOP, num_tokens=3, max_tokens=5, max_chunk=1))
+    scheduler.plan()
+    for start in range(3):  # the last is the one from which the next is chosen
+        kind = "prefill" if start < 2 else "decode"
+        assert spans(scheduler.plan()) == [(kind, start, start + 1, start == 2)]
+        scheduler.advance(1, start + 1, 3)
