@@ -130,7 +130,7 @@ class _Input:
         """The value of a row."""
         if self.key is not None:
             return context.body[self.key].rows[row]
-        if self.loop in context.carried:
+        if self.loop is not None and self.loop in context.carried:
             return context.carried[self.loop].rows[row]
         if self.loop is not None:
             return _own(context.loop.array(self.loop), context.batch, row, self.loop)

@@ -70,4 +70,5 @@ def _own(value: Any, axis: int, key: str) -> NDArray[Any]:
     array = np.asarray(value)
     if array.ndim <= axis or array.shape[axis] != 1:
         raise RequestError(f"'{key}' has the shape {list(array.shape)}: state for one row is taken from it")
-    return np.moveaxis(array, axis, 0)[0]
+    own: NDArray[Any] = np.moveaxis(array, axis, 0)[0]
+    return own
