@@ -144,7 +144,7 @@ def test_what_is_before_a_new_picture_is_found_again(look: Any) -> None:
 
 
 def test_features_of_more_than_their_item_are_told_apart_by_their_content(look: Any) -> None:
-    """Rows that are mixed from all pictures: the first picture's slots hold something else beside another second one."""
+    """Rows that are mixed from all pictures: the first picture's slots hold another thing beside another second one."""
 
     def mixed(metadata: dict[str, Any]) -> None:
         stages = metadata["stages"]
