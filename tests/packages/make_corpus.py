@@ -286,8 +286,8 @@ FAULTS: dict[str, tuple[str, str, tuple[Step, ...]]] = {
     "template-not-utf8": ("a template that is no UTF-8", TEXT, (file("chat_template.jinja", b"{{ messages }}\xff"),)),
     # --- capabilities -------------------------------------------------------------------------------------------------
     "capability-unknown": ("a declared capability nobody knows", TEXT, (metadata("name: broken", "name: broken\ncapabilities: [loop.decoding]"),)),
-    "capability-iterate": (
-        "an iterate loop, which is not supported yet",
+    "capability-nested": (
+        "an iterate loop inside a decode loop, which is not supported yet",
         PAIR,
         (
             metadata("    body:\n      - id: first", "    body:\n      - id: twice\n        loop: iterate\n        count: 2\n        body:\n          - {run: embed, inputs: {input_ids: loop.tokens}}\n      - id: first"),
