@@ -27,8 +27,9 @@ UNWRITTEN: Hashable = ("unwritten",)  # the batch key of rows whose first run is
 class FixedStorage(StateStorage):
     """Rows of the update ``fixed``."""
 
-    def __init__(self, plan: StatePlan) -> None:
+    def __init__(self, plan: StatePlan, max_rows: int = 1) -> None:
         self._captures = plan.source is None
+        self._max_rows = max_rows
         assert not self._captures or all(tensor.present is not None for tensor in plan.tensors)
         self._layouts = [TensorLayout.of(tensor) for tensor in plan.tensors]
         self._blocks = Blocks(self._block_for)
@@ -135,7 +136,7 @@ class FixedStorage(StateStorage):
         return self._new(found[0].widths)
 
     def _new(self, widths: tuple[int, ...]) -> _Block:
-        block = self._blocks.spare.pop() if self._blocks.spare else _Block(self._layouts)
+        block = self._blocks.spare.pop() if self._blocks.spare else _Block(self._layouts, self._max_rows)
         block.widths = widths
         return block
 
@@ -154,10 +155,16 @@ class FixedStorage(StateStorage):
 
 
 class _Block(Block):
-    """States of equal shapes side by side; ``widths`` are their lengths, one per tensor."""
+    """States of equal shapes side by side; ``widths`` are their lengths, one per tensor.
 
-    def __init__(self, layouts: Sequence[TensorLayout]) -> None:
+    A block that gets a second row takes the address space of ``most`` rows at once: memory costs nothing before it is
+    written, and copying large states into new memory whenever a row joins would hold up the decode rows.
+    """
+
+    def __init__(self, layouts: Sequence[TensorLayout], most: int) -> None:
         super().__init__()
+        self._most = most
+        self._written = [0] * len(layouts)  # elements of each memory that were ever used
         self.widths: tuple[int, ...] = (0,) * len(layouts)
         self._layouts = layouts
         self.memories = [Memory(layout.dtype) for layout in layouts]
@@ -165,13 +172,15 @@ class _Block(Block):
     @property
     def nbytes(self) -> int:
         """Bytes of all its memory."""
-        return sum(memory.array.nbytes for memory in self.memories)
+        return sum(memory.array.itemsize * used for memory, used in zip(self.memories, self._written, strict=True))
 
     def resize(self, slots: int) -> None:
         """See Block.resize."""
         kept = min(slots, len(self.rows))
-        for memory, shape in zip(self.memories, self._shapes(), strict=True):
-            memory.reserve(slots * math.prod(shape), kept * math.prod(shape))
+        room = slots if slots < 2 else max(slots, self._most)
+        for index, (memory, shape) in enumerate(zip(self.memories, self._shapes(), strict=True)):
+            memory.reserve(room * math.prod(shape), kept * math.prod(shape))
+            self._written[index] = max(self._written[index], slots * math.prod(shape))
         self.rows[kept:] = [NOBODY] * (slots - kept)
 
     def clear(self, slot: int) -> None:

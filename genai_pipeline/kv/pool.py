@@ -272,7 +272,7 @@ def _storage(state: StatePlan, max_rows: int, capacity: int, aligned: int) -> St
         return ArenaStorage(state, max_rows=max_rows, capacity=aligned, warm_tokens=0)
     if state.update == "append":
         return AppendStorage(state, capacity=capacity)
-    return ReplaceStorage(state) if state.update == "replace" else FixedStorage(state)
+    return ReplaceStorage(state) if state.update == "replace" else FixedStorage(state, max_rows)
 
 
 def _sizes(page_bytes: int, row_bytes: int, max_rows: int, capacity: int, budget_bytes: int | None) -> tuple[int, int]:
