@@ -10,28 +10,49 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from genai_pipeline.errors import GenaiError as GenaiError
+    from genai_pipeline.ops.media import Audio as Audio
+    from genai_pipeline.ops.media import Image as Image
+    from genai_pipeline.ops.timed_text import Segment as Segment
     from genai_pipeline.pipeline import Pipeline as Pipeline
     from genai_pipeline.pipeline import compile as compile
     from genai_pipeline.pipeline import load as load
     from genai_pipeline.pipeline import validate as validate
     from genai_pipeline.problems import Problem as Problem
+    from genai_pipeline.tasks import Transcript as Transcript
     from genai_pipeline.types import Event as Event
     from genai_pipeline.types import Result as Result
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Audio": "ops.media",
     "GenaiError": "errors",
+    "Image": "ops.media",
     "Pipeline": "pipeline",
     "Problem": "problems",
     "Event": "types",
     "Result": "types",
+    "Segment": "ops.timed_text",
+    "Transcript": "tasks",
     "compile": "pipeline",
     "load": "pipeline",
     "validate": "pipeline",
 }
 
-__all__ = ["Event", "GenaiError", "Pipeline", "Problem", "Result", "compile", "load", "validate"]
+__all__ = [
+    "Audio",
+    "Event",
+    "GenaiError",
+    "Image",
+    "Pipeline",
+    "Problem",
+    "Result",
+    "Segment",
+    "Transcript",
+    "compile",
+    "load",
+    "validate",
+]
 
 
 def __getattr__(name: str) -> Any:

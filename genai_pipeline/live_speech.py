@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import queue
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
+from genai_pipeline.errors import MediaError
 from genai_pipeline.ops.timed_text import Segment
 from genai_pipeline.preprocess.audio.sound import FloatArray, Piece
 from genai_pipeline.preprocess.audio.windows import Cuts, cut, loudness
 from genai_pipeline.tasks import Transcript
 
 Transcribe = Callable[[tuple[FloatArray, int]], Transcript]
+_AHEAD: Final = 6000  # blocks that are read before they are listened to: ten minutes of blocks of a tenth of a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +33,45 @@ class Pauses:
     silence: float = -45.0
 
 
+def read_ahead(blocks: Iterable[FloatArray]) -> Iterator[FloatArray]:
+    """Blocks read by a thread of their own: whoever speaks does not wait for a transcription, up to a limit."""
+    read: queue.Queue[FloatArray | BaseException | None] = queue.Queue(_AHEAD)
+
+    def fill() -> None:
+        try:
+            for block in blocks:
+                read.put(block)
+            read.put(None)
+        except BaseException as error:  # noqa: BLE001 - raised again where the blocks are read
+            read.put(error)
+
+    threading.Thread(target=fill, name="live-sound", daemon=True).start()
+    while (item := read.get()) is not None:
+        if isinstance(item, BaseException):
+            raise item
+        yield item
+
+
 def stretches(blocks: Iterable[FloatArray], rate: int, pauses: Pauses) -> Iterator[tuple[int, FloatArray]]:
-    """(first sample, samples) of what is to be transcribed, as soon as it is complete."""
+    """(first sample, samples) of what is to be transcribed, as soon as it is complete.
+
+    Where the stream breaks off with MediaError, what there is by then comes first.
+    """
     start, held = 0, np.empty(0, np.float32)
-    for block in blocks:
-        held = np.concatenate([held, block])
-        count = _complete(held, rate, pauses)
-        if count:
-            yield start, held[:count]
-            start, held = start + count, held[count:]
+    broken: MediaError | None = None
+    try:
+        for block in blocks:
+            held = np.concatenate([held, block])
+            count = _complete(held, rate, pauses)
+            if count:
+                yield start, held[:count]
+                start, held = start + count, held[count:]
+    except MediaError as error:
+        broken = error
     if len(held):
         yield start, held
+    if broken is not None:
+        raise broken
 
 
 def transcribe_live(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from genai_pipeline.ops.media import Audio
     from genai_pipeline.preprocess.tokenizer import Tokenizer
     from genai_pipeline.sampling.params import GenerationOptions
-    from genai_pipeline.tasks import Transcript
+    from genai_pipeline.tasks import Transcript, Transcription
 
 
 def validate(path: str | Path) -> tuple[PackageSpec | None, tuple[Problem, ...]]:
@@ -226,29 +226,25 @@ class Pipeline:
         ``options`` are declared parameters and those of generation. Raises RequestError for a package that does not
         transcribe, MediaError for what is no sound.
         """
-        from genai_pipeline.engine.collect import collect_result
+        with self.transcription(audio, **options) as under_way:
+            return under_way.transcript()
+
+    def transcription(self, audio: Any, **options: Any) -> Transcription:
+        """``transcribe`` under way: several that are begun before the first is waited for run together."""
+        from genai_pipeline.engine.streams import Stream
         from genai_pipeline.tasks import Transcription
 
-        started = Transcription.start(self, audio, options)
-        with started.stream:
-            return started.read(collect_result(started.stream))
-
-    def listened(self, name: str, inputs: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[float, Stream]:
-        """Seconds of the sound ``name`` among the inputs, and ``stream_run`` of them."""
-        from genai_pipeline.engine.streams import Stream
-
-        made = self._reader.read_inputs(inputs, options)
-        return float(made.values[f"{name}.seconds"]), Stream(self._submit(made))
+        read = self._reader.read_inputs
+        return Transcription.start(self.plan.package, audio, options, read, lambda made: Stream(self._submit(made)))
 
     def speak(self, text: str, **options: Any) -> Audio:
         """A text as sound. Raises RequestError for a package that does not speak."""
-        from genai_pipeline.tasks import speech
+        from genai_pipeline.tasks import speech, spoken
 
         task = speech(self.plan.package)
-        sound: Audio = self.run(task.inputs(self.plan.package, text, options), **options)[task.output]
-        return sound
+        return spoken(task, self.stream_run(task.inputs(self.plan.package, text, options), **options))
 
-    def stream_speech(self, text: str, **options: Any) -> Iterator[Audio]:
+    def stream_speech(self, text: str, **options: Any) -> Generator[Audio]:
         """``speak`` in pieces, as they are made; closing the iterator cancels."""
         from genai_pipeline.tasks import pieces_of, speech
 
@@ -261,10 +257,12 @@ class Pipeline:
         ``dimensions``: only the first ones, scaled to length 1 again, for models that were trained for it. Raises
         RequestError for a package that does not embed, OptionError.
         """
-        from genai_pipeline.tasks import embedded, embedding
+        from genai_pipeline.tasks import embedded, embedding, shorten
 
-        task = embedding(self.plan.package)
-        return embedded(task, self.plan.package, texts, dimensions, lambda inputs: self.stream_run(inputs, **options))
+        package = self.plan.package
+        vectors = embedded(embedding(package), package, texts, lambda inputs: self.stream_run(inputs, **options))
+        wanted = vectors if dimensions is None else shorten(vectors, dimensions)
+        return wanted[0] if isinstance(texts, str) else wanted
 
     def session(self, path: str | None = None) -> Session:
         """A conversation that keeps its state between turns; ``path``: one that was saved, to go on with.

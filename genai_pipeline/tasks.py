@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from genai_pipeline.engine.collect import collect_result
 from genai_pipeline.errors import RequestError
+from genai_pipeline.graph.values import is_list
 from genai_pipeline.ops.timed_text import Segment
 from genai_pipeline.option_values import integer
 from genai_pipeline.problems import one_of
@@ -18,11 +21,12 @@ from genai_pipeline.problems import one_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from genai_pipeline.engine.request import Request
     from genai_pipeline.engine.streams import Stream
     from genai_pipeline.metadata.model import InputSpec, Modality, OutputSpec, PackageSpec
     from genai_pipeline.ops.media import Audio
-    from genai_pipeline.pipeline import Pipeline
-    from genai_pipeline.types import Result
+
+_TOGETHER: Final = 64  # requests of one call that are under way at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,7 @@ class Transcript:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The input that a task takes and the output that it gives."""
+    """The input that a task takes, a list of items or one, and the output that it gives."""
 
     input: str
     output: str
@@ -85,15 +89,12 @@ def _task(package: PackageSpec, verb: str, takes: Modality, gives: Callable[[Out
     inputs = [spec for spec in package.inputs.values() if spec.modality == takes]
     outputs = [name for name, output in package.outputs.items() if gives(output)]
     needed = [spec.name for spec in package.inputs.values() if spec.required and spec.default is None]
-    if len(inputs) != 1 or len(outputs) != 1 or any(name != inputs[0].name for name in needed):
+    lists = [spec.name for spec in inputs if is_list(spec)] if verb != "embed" else []
+    if lists or len(inputs) != 1 or len(outputs) != 1 or any(name != inputs[0].name for name in needed):
         has = f"it takes {_modalities(package.inputs)} and gives {_modalities(package.outputs)}"
         hint = f"{has}; use run with the names of its inputs"
         raise RequestError(f"the package '{package.name}' does not {verb}", hint=hint)
-    return Task(inputs[0].name, outputs[0], _takes_list(inputs[0]))
-
-
-def _takes_list(spec: InputSpec) -> bool:
-    return spec.is_list or (spec.max_items is not None and spec.max_items > 1)
+    return Task(inputs[0].name, outputs[0], is_list(inputs[0]))
 
 
 def _modalities(specs: Mapping[str, InputSpec] | Mapping[str, OutputSpec]) -> str:
@@ -102,28 +103,48 @@ def _modalities(specs: Mapping[str, InputSpec] | Mapping[str, OutputSpec]) -> st
 
 @dataclass(frozen=True, slots=True)
 class Transcription:
-    """A transcription under way: its stream, and how its transcript is read when it is over."""
+    """A transcription under way; a context manager that cancels it. ``seconds``: the length of the sound."""
 
+    task: Task
+    seconds: float
     stream: Stream
-    read: Callable[[Result], Transcript]
 
     @staticmethod
-    def start(pipe: Pipeline, audio: Any, options: dict[str, Any]) -> Transcription:
-        """Submit a sound. Raises RequestError, MediaError or OptionError."""
-        task = transcription(pipe.plan.package)
-        seconds, stream = pipe.listened(task.input, task.inputs(pipe.plan.package, audio, options), options)
-        return Transcription(stream, lambda result: _transcript(task, result.outputs, seconds))
+    def start(
+        package: PackageSpec,
+        audio: Any,
+        options: dict[str, Any],
+        read: Callable[[dict[str, Any], dict[str, Any]], Request],
+        submit: Callable[[Request], Stream],
+    ) -> Transcription:
+        """Read a sound as a request, and submit that. Raises RequestError, MediaError or OptionError."""
+        task = transcription(package)
+        inputs = task.inputs(package, audio, options)
+        request = read(inputs, options)
+        seconds: Any = request.values[f"{task.input}.seconds"]
+        return Transcription(task, float(seconds), submit(request))
+
+    def transcript(self) -> Transcript:
+        """Wait for what was said. Raises the error that ended the request."""
+        outputs = collect_result(self.stream).outputs
+        segments = tuple(Segment.of(fields) for fields in outputs.get(f"{self.task.output}.segments") or ())
+        return Transcript((outputs[self.task.output] or "").strip(), segments, self.seconds)
+
+    def close(self) -> None:
+        """Cancel it unless it is over."""
+        self.stream.close()
+
+    def __enter__(self) -> Transcription:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
 
-def _transcript(task: Task, outputs: Mapping[str, Any], seconds: float) -> Transcript:
-    segments = tuple(Segment.of(fields) for fields in outputs.get(f"{task.output}.segments") or ())
-    return Transcript((outputs[task.output] or "").strip(), segments, seconds)
-
-
-def pieces_of(task: Task, stream: Stream) -> Iterator[Audio]:
+def pieces_of(task: Task, stream: Stream) -> Generator[Audio]:
     """The pieces of a sound; a package that does not stream gives one at the end. Closes the stream."""
+    streamed = False
     with stream:
-        streamed = False
         for event in stream:
             if event.error is not None:
                 raise event.error
@@ -131,27 +152,43 @@ def pieces_of(task: Task, stream: Stream) -> Iterator[Audio]:
                 streamed = True
                 yield event.audio
             elif event.outputs is not None and not streamed:
-                yield event.outputs[task.output]
+                yield _sound(event.outputs[task.output])
+
+
+def spoken(task: Task, stream: Stream) -> Audio:
+    """The whole sound. Raises the error that ended the request."""
+    with stream:
+        return _sound(collect_result(stream).outputs[task.output])
+
+
+def _sound(found: Audio | None) -> Audio:
+    if found is None:
+        raise RequestError("the package made no sound of this", hint="a stage that makes it was skipped")
+    return found
 
 
 def embedded(
-    task: Task,
-    package: PackageSpec,
-    texts: str | Sequence[str],
-    dimensions: int | None,
-    open_: Callable[[dict[str, Any]], Stream],
+    task: Task, package: PackageSpec, texts: str | Sequence[str], open_: Callable[[dict[str, Any]], Stream]
 ) -> NDArray[Any]:
-    """Vectors of texts: one request where the package takes a list, else one per text, all under way at once."""
+    """Vectors of texts, float32 [n, d]: one request where the package takes a list, else one per text, run together."""
     many = [texts] if isinstance(texts, str) else list(texts)
     if not many:
         raise RequestError("there is no text to embed", param=task.input)
     given: list[Any] = [many] if task.takes_list else list(many)
-    with ExitStack() as stack:
-        streams = [stack.enter_context(open_(task.inputs(package, value, {}))) for value in given]
-        found = [collect_result(stream).outputs[task.output] for stream in streams]
-    vectors = np.atleast_2d(found[0] if task.takes_list else np.stack(found)).astype(np.float32, copy=False)
-    shortened = vectors if dimensions is None else shorten(vectors, dimensions)
-    return shortened[0] if isinstance(texts, str) else shortened
+    found = list(_in_turn(task, (partial(open_, task.inputs(package, value, {})) for value in given)))
+    return np.atleast_2d(found[0] if task.takes_list else np.stack(found)).astype(np.float32, copy=False)
+
+
+def _in_turn(task: Task, begin: Iterator[Callable[[], Stream]]) -> Iterator[Any]:
+    """What requests give, in order; a bounded number of them is under way."""
+    with ExitStack() as held:
+        under_way: deque[Stream] = deque()
+        for start in begin:
+            under_way.append(held.enter_context(start()))
+            if len(under_way) == _TOGETHER:
+                yield collect_result(under_way.popleft()).outputs[task.output]
+        while under_way:
+            yield collect_result(under_way.popleft()).outputs[task.output]
 
 
 def shorten(vectors: NDArray[Any], dimensions: int) -> NDArray[Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from genai_pipeline.cli.output import Output, end_line, write, write_json, write_json_line
 from genai_pipeline.errors import GenaiError
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from genai_pipeline.types import Event, Timings, ToolCall, ToolCallDelta, Usage
 
     Counts = tuple[Usage | None, Timings | None]
+    Others = Callable[[Mapping[str, Any]], Mapping[str, Any]]  # of all outputs, those beside the answer, for JSON
 
 _ENDINGS = {
     "length": "note: the answer was cut at the token limit",
@@ -20,15 +21,16 @@ _ENDINGS = {
 }
 
 
-def print_json(output: Output, asked: Question) -> Counts:
-    """Write the whole result as one JSON object."""
+def print_json(output: Output, asked: Question, others: Others) -> Counts:
+    """Write the whole result as one JSON object; ``outputs`` has what there is beside the answer."""
     with output.waiting("working ..."):
         result = asked.generate()
-    write_json(result.to_dict())
+    beside = others(result.outputs)
+    write_json({**result.to_dict(), **({"outputs": beside} if beside else {})})
     return result.usage, result.timings
 
 
-def print_choices(output: Output, asked: Question) -> Counts:
+def print_choices(output: Output, asked: Question, others: Others) -> Counts:
     """Write the choices one after the other, each below a line that numbers it; raises the error of one that failed."""
     with output.waiting("working ..."):
         result = asked.generate()
@@ -40,14 +42,15 @@ def print_choices(output: Output, asked: Question) -> Counts:
         text = "" if choice.tool_calls and not choice.text else _line(choice.text)
         write(f"{number} ({choice.finish_reason})\n{text}")
         _write_calls(choice.tool_calls)
+    _write_others(others(result.outputs))
     for choice in result.choices:
         if choice.error is not None:
             raise choice.error
     return result.usage, result.timings
 
 
-def print_stream(output: Output, asked: Question) -> Counts:
-    """Write text as it comes, then tool calls, one JSON line each; raises the error that ends a stream."""
+def print_stream(output: Output, asked: Question, others: Others) -> Counts:
+    """Write text as it comes, then tool calls and other outputs, one JSON line each; raises what ends a stream."""
     from genai_pipeline.parsing.parts import join_calls
 
     printed = _Printed(output)
@@ -65,6 +68,7 @@ def print_stream(output: Output, asked: Question) -> Counts:
     if printed.text or not calls:
         write("" if printed.text.endswith("\n") else "\n")
     _write_calls(calls)
+    _write_others(others(printed.outputs))
     return printed.finish()
 
 
@@ -76,7 +80,7 @@ def print_stats(output: Output, usage: Usage | None, timings: Timings | None) ->
 def stats_text(usage: Usage | None, timings: Timings | None) -> str:
     """Counts and rates in one line, as far as they were measured; empty where nothing was."""
     parts = []
-    if usage is not None:
+    if usage is not None and (usage.prompt_tokens or usage.completion_tokens):
         parts.append(f"{usage.prompt_tokens} prompt tokens ({usage.cached_tokens} cached)")
         parts.append(f"{usage.completion_tokens} completion tokens")
     if usage is not None and usage.drafted_tokens:
@@ -127,6 +131,11 @@ class _Printed:
         if self.text and not self.text.endswith("\n"):
             end_line()
 
+    @property
+    def outputs(self) -> Mapping[str, Any]:
+        """Every declared output, once it has ended."""
+        return (self._end.outputs if self._end is not None else None) or {}
+
     def finish(self) -> Counts:
         """Say how it ended; gives usage and timings."""
         if self._end is None:
@@ -145,6 +154,11 @@ def _note(output: Output, notes: Sequence[str]) -> None:
 def _write_calls(calls: Sequence[ToolCall]) -> None:
     for call in calls:
         write_json_line(call.to_dict())
+
+
+def _write_others(outputs: Mapping[str, Any]) -> None:
+    if outputs:
+        write_json_line(dict(outputs))
 
 
 def _line(text: str) -> str:

@@ -1,4 +1,4 @@
-"""How a request of ``run`` is put to the pipeline: by itself, or as the next turn of a conversation in a file."""
+"""How a request of ``run`` is put to the pipeline: by itself, by the names of inputs, or as a turn of a session."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from genai_pipeline.cli.media_in import attachments, content, naming
 from genai_pipeline.errors import RequestError
 
 if TYPE_CHECKING:
@@ -38,12 +39,26 @@ def question(pipe: Pipeline, prompt: str | None, options: Mapping[str, Any], pat
     with pipe.session(path if os.path.lexists(path) else None) as session:
         turn = dict(options)
         _begin(session, turn.pop("system", None))
-        content = prompt or ""
-        yield Question(
-            lambda: session.chat(content, **turn),
-            lambda: closing(session.stream(content, **turn)),  # type: ignore[type-var]
-        )
+        files = attachments(turn)
+        said = content(prompt or "", files)
+        place = f"messages[{len(session.messages)}].content"
+        with naming({f"{place}[{index}]": file.path for index, file in enumerate(files)}):
+            yield Question(
+                lambda: session.chat(said, **turn),
+                lambda: closing(session.stream(said, **turn)),  # type: ignore[type-var]
+            )
         session.save(path)
+
+
+def named_question(pipe: Pipeline, inputs: Mapping[str, Any], options: Mapping[str, Any]) -> Question:
+    """The question to a package that answers in text, but takes something else."""
+    from genai_pipeline.engine.collect import collect_result
+
+    def whole() -> Result:
+        with pipe.stream_run(inputs, **options) as events:
+            return collect_result(events)
+
+    return Question(whole, lambda: pipe.stream_run(inputs, **options))
 
 
 def _begin(session: Session, system: str | None) -> None:

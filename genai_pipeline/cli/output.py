@@ -6,16 +6,19 @@ import logging
 import os
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from genai_pipeline.errors import OutputError
 
 if TYPE_CHECKING:
     from genai_pipeline.importers.progress import Progress
+
+_PATIENCE: Final = 1.0  # seconds of silence that nobody minds
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,23 @@ class Output:
         finally:
             note.wipe()
 
+    @contextmanager
+    def counting(self, what: str) -> Iterator[Callable[[int], None]]:
+        """On a terminal that shows nothing else, how many have been done, once that takes a second."""
+        if self.verbosity < 0 or not sys.stderr.isatty() or sys.stdout.isatty():
+            yield lambda count: None
+            return
+        begin = time.monotonic()
+
+        def show(count: int) -> None:
+            if time.monotonic() - begin >= _PATIENCE:
+                _write_error(f"\r\x1b[K{count:,} {what}")
+
+        try:
+            yield show
+        finally:
+            _write_error("\r\x1b[K")
+
 
 class _PassingNote:
     """A line on a terminal that appears after a second unless it was wiped before, and vanishes when it is."""
@@ -81,7 +101,7 @@ class _PassingNote:
     def __init__(self, text: str) -> None:
         self._lock = threading.Lock()
         self._shown = False
-        self._timer = threading.Timer(1.0, self._show, (text,))
+        self._timer = threading.Timer(_PATIENCE, self._show, (text,))
         self._timer.daemon = True
         self._timer.start()
 

@@ -4,80 +4,108 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from genai_pipeline.cli.media_in import FLAGS
+from genai_pipeline.cli.media_out import check_place
 from genai_pipeline.cli.output import write, write_json
 from genai_pipeline.errors import OptionError, OutputError, RequestError
 from genai_pipeline.problems import one_of
 
 if TYPE_CHECKING:
-    from genai_pipeline.graph.plan import ExecutionPlan
+    from genai_pipeline.metadata.model import PackageSpec
 
-_SUFFIXES = {"audio": (".wav",), "image": (".png", ".jpg", ".jpeg")}
-_OPTIONS = {"images": "image", "audio": "audio"}
-_TEXT_ONLY = ("system", "raw", "suffix", "chat_template_kwargs", "session")
+_SUFFIXES: Final = {"audio": (".wav",), "image": (".png", ".jpg", ".jpeg")}
+_CALLED: Final = {"audio": "sound", "image": "picture"}
+_TEXT_ONLY: Final = {
+    "system": "--system",
+    "raw": "--raw",
+    "suffix": "--suffix",
+    "chat_template_kwargs": "--chat-template-kwargs",
+}
+_STREAMED_ONLY: Final = {"n": "--n", "logprobs": "--logprobs", "prompt_logprobs": "--prompt-logprobs"}
 
 
-def answers_in_text(plan: ExecutionPlan) -> bool:
-    """Whether a package answers a text in text, token by token, as a conversation does."""
-    loops = {f"{stage.id}.text" for stage in plan.root.stages if stage.spec.kind == "decode"}
-    takes = any(spec.modality == "text" for spec in plan.package.inputs.values())
-    return takes and bool(loops & set(plan.outputs.values()))
+def answer_of(package: PackageSpec | None) -> str | None:
+    """The one output that is the text of a decode loop of the root, and comes token by token; None without one."""
+    if package is None:
+        return None
+    loops = {f"{stage.id}.text" for stage in package.stages if stage.kind == "decode"}
+    found = [name for name, output in package.outputs.items() if output.value in loops]
+    return found[0] if len(found) == 1 else None
 
 
-def check_out(plan: ExecutionPlan, out: str | None) -> Path | None:
+def check_out(package: PackageSpec | None, out: str | None) -> Path | None:
     """Where the sound or picture of a package goes. Raises OptionError where that is not said, or cannot be."""
-    media = {name: spec.modality for name, spec in plan.package.outputs.items() if spec.modality in _SUFFIXES}
+    if package is None:
+        return None  # its metadata cannot be read, which loading it will say
+    media = {name: spec.modality for name, spec in package.outputs.items() if spec.modality in _SUFFIXES}
     if not media:
         if out is not None:
-            raise OptionError(f"'{plan.package.name}' gives no sound and no picture", param="out", hint="leave it out")
+            raise OptionError(f"'{package.name}' gives no sound and no picture", param="out", hint="leave --out out")
         return None
+    what = one_of(f"the {_CALLED[modality]} '{name}'" for name, modality in media.items())
+    if len(media) > 1:
+        raise OptionError(f"'{package.name}' gives {what}, and --out is one file", param="out", hint="use pipe.run()")
     if out is None:
-        what = one_of(f"{modality} '{name}'" for name, modality in media.items())
-        raise OptionError(f"'{plan.package.name}' gives {what}, which needs a file", param="out", hint="add --out FILE")
-    path, wanted = Path(out), sorted({suffix for modality in media.values() for suffix in _SUFFIXES[modality]})
-    if path.suffix.lower() not in wanted or not path.absolute().parent.is_dir():
-        raise OptionError(f"--out {out} is no file that can be made", param="out", hint=f"end it with {one_of(wanted)}")
+        raise OptionError(f"'{package.name}' gives {what}, which needs a file", param="out", hint="add --out FILE")
+    path, wanted = Path(out), _SUFFIXES[next(iter(media.values()))]
+    if path.suffix.lower() not in wanted:
+        hint = f"'{package.name}' gives {what}: end the name with {one_of(wanted)}"
+        raise OptionError(f"--out {out} is no name for it", param="out", hint=hint)
+    check_place(out)
     return path
 
 
 def run_inputs(
-    plan: ExecutionPlan, text: str | None, options: Mapping[str, Any]
+    package: PackageSpec, text: str | None, options: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Inputs of ``Pipeline.run`` by name, and the other options. Raises RequestError for what has no place."""
     from genai_pipeline.graph.values import is_list
 
     rest = dict(options)
-    for name in _TEXT_ONLY:
+    for name, flag in _TEXT_ONLY.items():
         if rest.pop(name, None) is not None:
-            raise RequestError(f"'{plan.package.name}' has no conversation that {name} could be for", param=name)
-    inputs: dict[str, Any] = {} if text is None else {_only(plan, "text", "prompt"): text}
-    for option, modality in _OPTIONS.items():
+            raise RequestError(f"'{package.name}' holds no conversation that {flag} could be for", param=name)
+    inputs: dict[str, Any] = {} if text is None else {_only(package, "text", "prompt", "a prompt"): text}
+    for option, (modality, flag) in FLAGS.items():
         given = rest.pop(option, None)
         if given is not None:
-            name = _only(plan, modality, option)
-            inputs[name] = [Path(path) for path in given] if is_list(plan.package.inputs[name]) else _one(given, option)
+            name = _only(package, modality, option, flag)
+            many = is_list(package.inputs[name])
+            if len(given) > 1 and not many:
+                raise RequestError(f"{flag} takes one file here, and {len(given)} were given", param=option)
+            inputs[name] = [Path(path) for path in given] if many else Path(given[0])
     return {**inputs, **rest.pop("parameters", {})}, rest
+
+
+def check_whole(package: PackageSpec, options: Mapping[str, Any]) -> None:
+    """Refuse options for answers that come token by token. Raises RequestError."""
+    for name, flag in _STREAMED_ONLY.items():
+        if options.get(name) not in (None, False, 1):
+            raise RequestError(f"{flag} is for an answer in text, which '{package.name}' does not give", param=name)
 
 
 def show_outputs(outputs: Mapping[str, Any], out: Path | None, *, as_json: bool) -> None:
     """Save sounds and pictures, print the rest: texts as they are, everything as JSON where asked for."""
-    from genai_pipeline.ops.media import Audio, Image
-
-    saved = {name: value for name, value in outputs.items() if isinstance(value, Audio | Image)}
-    if len(saved) > 1:
-        raise OutputError(f"--out is one file, and there are {len(saved)}: {one_of(saved)}", hint="use the Python API")
-    for value in saved.values():
-        assert out is not None
-        _save(value, out)
-    rest = {name: value for name, value in outputs.items() if name not in saved}
-    texts = [value for value in rest.values() if isinstance(value, str)]
+    shown = plain_outputs(outputs, out)
     if as_json:
-        write_json({**{name: str(out) for name in saved}, **{name: plain(value) for name, value in rest.items()}})
-    elif texts:
+        write_json(shown)
+        return
+    rest = {name: value for name, value in shown.items() if not _is_media(outputs[name])}
+    texts = [value for value in rest.values() if isinstance(value, str)]
+    if texts:
         write("\n".join(texts) + "\n")
     elif rest:
-        write_json({name: plain(value) for name, value in rest.items()})
+        write_json(rest)
+
+
+def plain_outputs(outputs: Mapping[str, Any], out: Path | None) -> dict[str, Any]:
+    """Outputs as JSON has them; sounds and pictures are saved, and are the names of their files."""
+    return {
+        name: _saved(value, out) if out is not None and _is_media(value) else plain(value)
+        for name, value in outputs.items()
+    }
 
 
 def plain(value: Any) -> Any:
@@ -91,24 +119,36 @@ def plain(value: Any) -> Any:
     return [plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
-def _only(plan: ExecutionPlan, modality: str, param: str) -> str:
+def _only(package: PackageSpec, modality: str, param: str, given: str) -> str:
     """The one input of a modality."""
-    names = [name for name, spec in plan.package.inputs.items() if spec.modality == modality]
-    if len(names) != 1:
-        has = f"several: {one_of(names)}" if names else "none"
-        hint = "use the Python API, with names" if names else "leave it out"
-        raise RequestError(f"'{plan.package.name}' has {has} for {modality}", param=param, hint=hint)
-    return names[0]
+    names = [name for name, spec in package.inputs.items() if spec.modality == modality]
+    if len(names) == 1:
+        return names[0]
+    if names:
+        message = f"'{package.name}' has the {modality} inputs {one_of(names)}, and {given} does not say which"
+        raise RequestError(message, param=param, hint="use pipe.run(), with names")
+    takes = one_of(sorted({spec.modality for spec in package.inputs.values()})) or "nothing"
+    message = f"'{package.name}' takes no {modality}, so {given} has no place"
+    raise RequestError(message, param=param, hint=f"it takes: {takes}")
 
 
-def _one(given: list[str], option: str) -> Path:
-    if len(given) > 1:
-        raise RequestError(f"one file is taken, and {len(given)} were given", param=option)
-    return Path(given[0])
+def _is_media(value: Any) -> bool:
+    from genai_pipeline.ops.media import Audio, Image
+
+    return isinstance(value, Audio | Image) or (isinstance(value, list) and any(map(_is_media, value)))
 
 
-def _save(value: Any, out: Path) -> None:
+def _saved(value: Any, out: Path) -> str | list[str | None]:
+    """Save one sound or picture as ``out``; several as ``out-1``, ``out-2``, ... Gives the names of the files."""
+    if not isinstance(value, list):
+        return _save(value, out)
+    names = [out.with_stem(f"{out.stem}-{number}") for number in range(1, len(value) + 1)]
+    return [None if one is None else _save(one, name) for one, name in zip(value, names, strict=True)]
+
+
+def _save(value: Any, out: Path) -> str:
     try:
         value.save(out)
     except OSError as error:
         raise OutputError(f"{out} cannot be written: {error.strerror or error}", hint="name another file") from error
+    return str(out)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from genai_pipeline.checking import CheckedPackage
     from genai_pipeline.cli.output import Output
     from genai_pipeline.graph.plan import ExecutionPlan
-    from genai_pipeline.metadata.model import InputSpec
+    from genai_pipeline.metadata.model import InputSpec, PackageSpec
     from genai_pipeline.pipeline import Pipeline
 
 
@@ -45,24 +45,17 @@ def compiled(output: Output, package: str, precision: str | None) -> ExecutionPl
     return found.plan
 
 
-def takes_text(package: str) -> bool:
-    """Whether a package has a text among its inputs; nothing is fetched or loaded. Raises PackageNotFoundError."""
-    return bool(_texts(package))
-
-
-def default_prompt(package: str) -> Any:
-    """What a package declares for requests without a prompt, None when nothing; nothing is fetched or loaded.
+def declared(package: str) -> PackageSpec | None:
+    """What a package declares; None where that cannot be read. Nothing is fetched or loaded.
 
     Raises PackageNotFoundError.
     """
-    texts = _texts(package)
-    main = [text for text in texts if len(texts) == 1 or text.name == "prompt"]
-    return main[0].default if main else None
-
-
-def _texts(package: str) -> list[InputSpec]:
     from genai_pipeline.importers.pull import metadata_of
     from genai_pipeline.metadata.load import load_package
 
-    spec, _ = load_package(metadata_of(package))
+    return load_package(metadata_of(package))[0]
+
+
+def texts_of(spec: PackageSpec | None) -> list[InputSpec]:
+    """The texts among the inputs of a package."""
     return [text for text in spec.inputs.values() if text.modality == "text"] if spec is not None else []

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from genai_pipeline.cli.media_in import check_flags
 from genai_pipeline.cli.run_options import FORM, LOADING, PROMPT, QUEUE, SAMPLING, TOOLS
 from genai_pipeline.cli.written import biases, json_of, pairs, text_of
 from genai_pipeline.errors import OptionError
@@ -47,6 +48,7 @@ class RunRequest:
 
 
 def _prompt(given: dict[str, Any]) -> dict[str, Any]:
+    check_flags(given)
     for name, flag in {"chat_template_kwargs": "--chat-template-kwargs", "parameters": "--param"}.items():
         if name in given:
             given[name] = pairs(flag, given[name])

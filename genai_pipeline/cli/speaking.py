@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import itertools
+import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
 
 import typer
 
 from genai_pipeline.cli import run_options as groups
-from genai_pipeline.cli.media_out import binary_out
+from genai_pipeline.cli.media_out import binary_out, check_place
 from genai_pipeline.cli.option_groups import takes
 from genai_pipeline.cli.packages import loaded
 from genai_pipeline.cli.prompt import prompt_text
-from genai_pipeline.cli.task_options import TaskRequest
-from genai_pipeline.errors import OptionError
+from genai_pipeline.cli.task_options import TaskRequest, note_factor
+from genai_pipeline.errors import OptionError, RequestError
 
 if TYPE_CHECKING:
     from genai_pipeline.ops.media import Audio
+
+_MOST_WAV_BYTES: Final = (1 << 32) - 64  # of samples: a WAV header has 32 bits for them; longer ones stay streams
 
 
 def register(app: typer.Typer) -> None:
@@ -45,33 +47,70 @@ def speak(
     asked = TaskRequest.of(options)
     if out is None and sys.stdout.isatty():
         raise OptionError("a sound is not for a terminal", param="out", hint="name a file with --out, or pipe it")
+    check_place(out)
     spoken = prompt_text(package, text)
     with loaded(ctx.obj, package, asked.loading) as pipe:
         begin = time.perf_counter()
         pieces = pipe.stream_speech(spoken, **asked.options())
-        with closing(pieces), ctx.obj.waiting("speaking ..."):  # type: ignore[type-var]
-            first = next(pieces)
+        with closing(pieces), ctx.obj.waiting("speaking ..."):
+            first = next(pieces, None)
+            if first is None:
+                raise RequestError("the package made no sound of this text", param="text")
             first_after = time.perf_counter() - begin
-            with binary_out(out) as file:
-                seconds = _write(file, first, pieces, wav=not raw)
-        took = time.perf_counter() - begin
-    factor = f", {took / seconds:.2f} of its length" if seconds else ""
-    ctx.obj.note(f"{seconds:.1f} s of sound in {took:.1f} s{factor}; first after {first_after:.2f} s")
+            with binary_out(out) as file, _sound_file(file, first, wav=not raw) as written:
+                written.add(first)
+                for piece in pieces:
+                    written.add(piece)
+    note_factor(ctx.obj, time.perf_counter() - begin, written.seconds, f"; first after {first_after:.2f} s")
 
 
-def _write(file: BinaryIO, first: Audio, more: Iterator[Audio], *, wav: bool) -> float:
-    """Write pieces as they come; gives the seconds of sound. A file's header gets its length in the end."""
+class _Written:
+    """The samples of a sound that are in a file."""
+
+    def __init__(self, file: BinaryIO, first: Audio) -> None:
+        self._file = file
+        self._per_second = 2 * first.channels * first.rate
+        self.bytes = 0
+
+    @property
+    def seconds(self) -> float:
+        """How long it is by now."""
+        return self.bytes / self._per_second
+
+    def add(self, piece: Audio) -> None:
+        """One more piece, out at once."""
+        data = piece.pcm()
+        self._file.write(data)
+        self._file.flush()
+        self.bytes += len(data)
+
+
+@contextmanager
+def _sound_file(file: BinaryIO, first: Audio, *, wav: bool) -> Iterator[_Written]:
+    """Samples behind a WAV header, where asked for; it gets the length in the end, however that comes about."""
     from genai_pipeline.ops.media import wav_header
 
-    count = 0
+    written = _Written(file, first)
+    start = file.tell() if wav and _can_be_mended(file) else None
     if wav:
         file.write(wav_header(first.rate, first.channels))
-    for piece in itertools.chain([first], more):
-        data = piece.pcm()
-        file.write(data)
-        file.flush()
-        count += len(data)
-    if wav and file.seekable():
-        file.seek(0)
-        file.write(wav_header(first.rate, first.channels, count))
-    return count / (2 * first.channels * first.rate)
+    try:
+        yield written
+    finally:
+        if start is not None and written.bytes <= _MOST_WAV_BYTES:
+            end = file.tell()
+            file.seek(start)
+            file.write(wav_header(first.rate, first.channels, written.bytes))
+            file.seek(end)
+
+
+def _can_be_mended(file: BinaryIO) -> bool:
+    """Whether what is written can be written over: in a regular file that is not only appended to."""
+    if not file.seekable():
+        return False
+    try:
+        import fcntl
+
+        return not fcntl.fcntl(file.fileno(), fcntl.F_GETFL) & os.O_APPEND
+    except (ImportError, OSError):  # no such system call, or no file below
+        return True

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from genai_pipeline.cli.run_options import CHOOSING, LOADING, PROMPT, QUEUE
 from genai_pipeline.cli.written import pairs
+
+if TYPE_CHECKING:
+    from genai_pipeline.cli.output import Output
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +38,9 @@ class TaskRequest:
     def options(self) -> dict[str, Any]:
         """Options of one request."""
         return dict(self.request)
+
+
+def note_factor(output: Output, took: float, seconds: float, more: str = "") -> None:
+    """Say how long the work took, and that per second of sound."""
+    factor = f", {took / seconds:.2f} of its length" if seconds else ""
+    output.note(f"{seconds:.1f} s of sound in {took:.1f} s{factor}{more}")

@@ -4,27 +4,41 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
 from genai_pipeline.cli import run_options as groups
+from genai_pipeline.cli.media_in import check_file, naming
 from genai_pipeline.cli.option_groups import takes
-from genai_pipeline.cli.output import Output, write, write_json_line
+from genai_pipeline.cli.output import Output, json_line, write, write_json_line
 from genai_pipeline.cli.packages import loaded
-from genai_pipeline.cli.task_options import TaskRequest
-from genai_pipeline.errors import OptionError, RequestError
+from genai_pipeline.cli.task_options import TaskRequest, note_factor
+from genai_pipeline.errors import (
+    EngineClosedError,
+    EngineFailedError,
+    GenaiError,
+    MediaError,
+    OptionError,
+    OutputError,
+    RequestError,
+)
 
 if TYPE_CHECKING:
     from genai_pipeline.ops.timed_text import Segment
     from genai_pipeline.pipeline import Pipeline
-    from genai_pipeline.tasks import Transcript
+    from genai_pipeline.preprocess.audio.sound import FloatArray
+    from genai_pipeline.tasks import Transcript, Transcription
 
 Format = Literal["text", "json", "srt", "vtt"]
-_BLOCK_SECONDS = 0.1  # of a live stream
+_MOST_FILES: Final = 8  # under way at once,
+_MOST_SECONDS: Final = 600  # unless they have this much sound: all of it is in memory
+_LIVE_RATE: Final = 16_000  # of a stream: what there is of a voice
 
 
 def register(app: typer.Typer) -> None:
@@ -45,8 +59,9 @@ def transcribe(
 ) -> None:
     """Print what is said.
 
-    Several files run together; their texts come in order, each behind its file's name, and as JSON in one line each.
-    A live stream is printed as it is understood. The time taken per second of sound goes to stderr.
+    Several files run together; their texts come in order, a line each behind the file's name, or a JSON object in a
+    line. A file that cannot be read is named on stderr, and the others go on. A live stream is printed as it is
+    understood, a segment in each line. The time taken per second of sound goes to stderr.
     """
     live = _check(files, form, rate)
     asked = TaskRequest.of(options)
@@ -54,11 +69,11 @@ def transcribe(
         if live:
             _stream(ctx.obj, pipe, form, rate, asked)
         else:
-            _files(ctx.obj, pipe, files, form, asked)
+            _Files(ctx.obj, pipe, form, asked, many=len(files) > 1).print(files)
 
 
 def _check(files: Sequence[str], form: Format, rate: int | None) -> bool:
-    """Whether stdin is read. Raises OptionError for what does not go together."""
+    """Whether stdin is read. Raises OptionError for what does not go together, MediaError for what is no file."""
     live = "-" in files
     if live and len(files) > 1:
         raise OptionError("stdin ('-') and files exclude each other", param="files")
@@ -66,23 +81,72 @@ def _check(files: Sequence[str], form: Format, rate: int | None) -> bool:
         raise OptionError("--rate is for bare samples on stdin", param="rate", hint="give '-' in place of files")
     if form in ("srt", "vtt") and len(files) > 1:
         raise OptionError(f"--format {form} takes one file", param="format", hint="run it once per file")
+    if live and sys.stdin is None:
+        raise RequestError("there is no sound: stdin is closed", param="files")
+    for file in () if live else files:
+        check_file(file)
     return live
 
 
-def _files(output: Output, pipe: Pipeline, files: Sequence[str], form: Format, asked: TaskRequest) -> None:
-    from genai_pipeline.engine.collect import collect_result
-    from genai_pipeline.tasks import Transcription
+@dataclass(slots=True)
+class _Files:
+    """Transcribes files, several at a time, and prints them in order."""
 
-    begin, seconds = time.perf_counter(), 0.0
-    with ExitStack() as stack, output.waiting("listening ..."):
-        started = [Transcription.start(pipe, Path(file), asked.options()) for file in files]
-        for one in started:
-            stack.enter_context(one.stream)
-        for file, one in zip(files, started, strict=True):
-            transcript = one.read(collect_result(one.stream))
-            seconds += transcript.seconds
-            _print(file if len(files) > 1 else None, transcript, form)
-    _note_factor(output, time.perf_counter() - begin, seconds)
+    output: Output
+    pipe: Pipeline
+    form: Format
+    asked: TaskRequest
+    many: bool
+    seconds: float = 0.0
+    code: int = 0  # of the first file that failed
+
+    def print(self, files: Sequence[str]) -> None:
+        """Print what is said in each. Raises the error of a single file; Exit where one of several failed."""
+        begin = time.perf_counter()
+        with closing(self._begun(files)) as begun:
+            for number, (file, under_way) in enumerate(begun, 1):
+                counted = f" ({number} of {len(files)})" if self.many else ""
+                waiting = self.output.waiting(f"listening to {Path(file).name}{counted} ...")
+                with under_way, self._surviving(file, GenaiError), waiting as came:
+                    transcript = under_way.transcript()
+                    came()
+                    self.seconds += transcript.seconds
+                    _print(file if self.many else None, transcript, self.form)
+        note_factor(self.output, time.perf_counter() - begin, self.seconds)
+        if self.code:
+            raise typer.Exit(self.code)
+
+    def _begun(self, files: Sequence[str]) -> Generator[tuple[str, Transcription]]:
+        """Each file's transcription in order; some are begun ahead, as many as memory should hold."""
+        ahead: deque[tuple[str, Transcription]] = deque()
+        try:
+            for file in files:
+                with self._surviving(file, MediaError):
+                    ahead.append((file, self.pipe.transcription(Path(file), **self.asked.options())))
+                while len(ahead) >= _MOST_FILES or sum(begun.seconds for _, begun in ahead) > _MOST_SECONDS:
+                    yield ahead.popleft()
+            while ahead:
+                yield ahead.popleft()
+        finally:
+            for _, begun in ahead:
+                begun.close()
+
+    @contextmanager
+    def _surviving(self, file: str, of: type[GenaiError]) -> Iterator[None]:
+        """Among several files, one that fails does not end the others, unless nothing could come any more."""
+        from genai_pipeline.tasks import transcription
+
+        name = transcription(self.pipe.plan.package).input
+        try:
+            with naming({name: file}):
+                yield
+        except (EngineClosedError, EngineFailedError, OutputError):
+            raise
+        except of as error:
+            if not self.many:
+                raise
+            self.output.failure(error.message if file in error.message else f"{file}: {error.message}", error.hint)
+            self.code = self.code or error.exit_code
 
 
 def _print(file: str | None, transcript: Transcript, form: Format) -> None:
@@ -92,30 +156,32 @@ def _print(file: str | None, transcript: Transcript, form: Format) -> None:
         named = {} if file is None else {"file": file}
         write_json_line({**named, **transcript.to_dict()})
     elif form == "text":
-        write(f"{transcript.text}\n" if file is None else f"{file}\t{transcript.text}\n")
+        write(f"{transcript.text}\n" if file is None else f"{file}\t{' '.join(transcript.text.split())}\n")
     else:
         write((to_srt if form == "srt" else to_vtt)(transcript.timed()))
 
 
 def _stream(output: Output, pipe: Pipeline, form: Format, rate: int | None, asked: TaskRequest) -> None:
-    from genai_pipeline.live_speech import transcribe_live
+    from genai_pipeline.live_speech import read_ahead, transcribe_live
     from genai_pipeline.preprocess.audio.live import PcmReader
+    from genai_pipeline.tasks import transcription
 
-    if sys.stdin is None:
-        raise RequestError("there is no sound: stdin is closed", param="files")
-    to = 16_000
-    reader = PcmReader(sys.stdin.buffer, int(_BLOCK_SECONDS * to), rate=rate, to=to, what="stdin")
-    blocks = _Counted(_ahead(reader))
     begin = time.perf_counter()
-    segments = transcribe_live(lambda sound: pipe.transcribe(sound, **asked.options()), blocks, to)
+    transcription(pipe.plan.package)  # what does not transcribe says so before stdin is waited for
+    stdin = sys.stdin.buffer
+    bytes_ = getattr(
+        stdin, "raw", stdin
+    )  # the thread that reads may be waiting when the process ends: nothing is locked
+    reader = PcmReader(bytes_, _LIVE_RATE // 10, rate=rate, to=_LIVE_RATE, what="stdin")
+    blocks = _Counted(read_ahead(reader))
+    segments = transcribe_live(lambda sound: pipe.transcribe(sound, **asked.options()), blocks, _LIVE_RATE)
     for piece in _written(segments, form):
         write(piece)
-    _note_factor(output, time.perf_counter() - begin, blocks.count / to)
+    note_factor(output, time.perf_counter() - begin, blocks.count / _LIVE_RATE)
 
 
 def _written(segments: Iterator[Segment], form: Format) -> Iterator[str]:
     """Each segment as it is written."""
-    from genai_pipeline.cli.output import json_line
     from genai_pipeline.ops.timed_text import srt_cues, vtt_cues
 
     if form == "srt":
@@ -124,44 +190,17 @@ def _written(segments: Iterator[Segment], form: Format) -> Iterator[str]:
         return vtt_cues(segments)
     if form == "json":
         return (json_line(segment.to_dict()) for segment in segments)
-    return (f"{segment.text.strip()}\n" for segment in segments)
+    return (f"{' '.join(segment.text.split())}\n" for segment in segments)
 
 
 class _Counted:
     """Blocks, and how many samples they had."""
 
-    def __init__(self, blocks: Iterable[Any]) -> None:
+    def __init__(self, blocks: Iterable[FloatArray]) -> None:
         self._blocks = blocks
         self.count = 0
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[FloatArray]:
         for block in self._blocks:
             self.count += len(block)
             yield block
-
-
-def _ahead(blocks: Iterable[Any]) -> Iterator[Any]:
-    """Blocks read by a thread of their own, so that whoever writes the stream never waits for a transcription."""
-    import queue
-    import threading
-
-    read: queue.SimpleQueue[Any] = queue.SimpleQueue()
-
-    def fill() -> None:
-        try:
-            for block in blocks:
-                read.put(block)
-            read.put(None)
-        except BaseException as error:  # noqa: BLE001 - raised again where the blocks are read
-            read.put(error)
-
-    threading.Thread(target=fill, daemon=True).start()
-    while (item := read.get()) is not None:
-        if isinstance(item, BaseException):
-            raise item
-        yield item
-
-
-def _note_factor(output: Output, took: float, seconds: float) -> None:
-    factor = f", {took / seconds:.2f} of its length" if seconds else ""
-    output.note(f"{seconds:.1f} s of sound in {took:.1f} s{factor}")

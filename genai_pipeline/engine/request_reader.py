@@ -8,8 +8,10 @@ from typing import Any
 from genai_pipeline.constraints.spec import CONSTRAINT_OPTIONS, read_constraint
 from genai_pipeline.engine.answer_form import AnswerForm
 from genai_pipeline.engine.request import Queueing, Request
+from genai_pipeline.errors import OptionError
 from genai_pipeline.graph.plan import ExecutionPlan
 from genai_pipeline.kv.prefix_keys import Identity
+from genai_pipeline.metadata.model import StageSpec
 from genai_pipeline.preprocess.answer_options import ANSWER_OPTIONS, AnswerOptions
 from genai_pipeline.preprocess.package_texts import main_text
 from genai_pipeline.preprocess.prompts import PromptReader
@@ -33,6 +35,7 @@ class RequestReader:
         self._generation = plan.package.generation
         self._prompts = prompts
         self._main = main_text(plan.package)
+        self._makes_tokens = _has_loop(plan.package.stages)
         sizes = tuple(plan.facts["vocab_sizes"].values()) or [loaded.highest_id + 1 for loaded in tokenizers.values()]
         self._vocabulary: int | None = max(sizes, default=None)
         self._breakers = BreakerTexts(_token_texts(*tokenizers.values()) if len(tokenizers) == 1 else None)
@@ -62,10 +65,12 @@ class RequestReader:
         return self._prompts.reasons
 
     def prompt_tokens(self, request: Request) -> tuple[int, ...]:
-        """The tokens of a request's prompt; none where the package takes no single text."""
+        """The tokens of a request's prompt, of a list of texts those of all; none where no text is the main one."""
         if self._main is None:
             return ()
         tokens: Any = request.values.get(f"{self._main.name}.tokens")
+        if isinstance(tokens, list):
+            return tuple(token for text in tokens for token in text)
         return tokens if isinstance(tokens, tuple) else ()
 
     def identities(self, request: Request) -> tuple[Identity, ...]:
@@ -95,10 +100,25 @@ class RequestReader:
     ) -> Request:
         queueing = Queueing.of(**_taken(options, QUEUE_OPTIONS))
         effective = self.options(options)
+        if not self._makes_tokens:
+            _check_no_tokens(options)
         check_vocabulary(effective, self._vocabulary)
         effective = self._breakers.resolve(effective)
         seed = fresh_seed() if effective.seed is None else effective.seed
         return Request(values, effective, seed, queueing=queueing, form=form, salt=salt)
+
+
+def _has_loop(stages: Sequence[StageSpec]) -> bool:
+    """Whether tokens are made anywhere."""
+    return any(stage.kind == "decode" or _has_loop(stage.body) for stage in stages)
+
+
+def _check_no_tokens(options: Mapping[str, Any]) -> None:
+    """Refuse options of generation where none are made; a seed is for all random numbers. Raises OptionError."""
+    for name, value in options.items():
+        if name != "seed" and value is not None:
+            hint = "leave it out, or give inputs and parameters by their names"
+            raise OptionError(f"{name} has no effect: this package makes no tokens", param=name, hint=hint)
 
 
 def _taken(options: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
