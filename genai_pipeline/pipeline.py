@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
@@ -236,6 +237,16 @@ class Pipeline:
 
         read = self._reader.read_inputs
         return Transcription.start(self.plan.package, audio, options, read, lambda made: Stream(self._submit(made)))
+
+    async def alistened(
+        self, name: str, inputs: Mapping[str, Any], options: Mapping[str, Any]
+    ) -> tuple[float, AsyncStream]:
+        """Seconds of the sound ``name`` among the inputs, and ``aopen_run`` of them."""
+        from genai_pipeline.engine.streams import AsyncStream
+
+        made = await asyncio.to_thread(self._reader.read_inputs, inputs, options)
+        stream = await AsyncStream.opened(lambda: self._prompted(made))
+        return float(made.values[f"{name}.seconds"]), stream
 
     def speak(self, text: str, **options: Any) -> Audio:
         """A text as sound. Raises RequestError for a package that does not speak."""

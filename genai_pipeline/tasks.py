@@ -126,9 +126,7 @@ class Transcription:
 
     def transcript(self) -> Transcript:
         """Wait for what was said. Raises the error that ended the request."""
-        outputs = collect_result(self.stream).outputs
-        segments = tuple(Segment.of(fields) for fields in outputs.get(f"{self.task.output}.segments") or ())
-        return Transcript((outputs[self.task.output] or "").strip(), segments, self.seconds)
+        return transcript_of(self.task, collect_result(self.stream).outputs, self.seconds)
 
     def close(self) -> None:
         """Cancel it unless it is over."""
@@ -139,6 +137,12 @@ class Transcription:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def transcript_of(task: Task, outputs: Mapping[str, Any], seconds: float) -> Transcript:
+    """The transcript of a sound of so many seconds, from what a package gave."""
+    segments = tuple(Segment.of(fields) for fields in outputs.get(f"{task.output}.segments") or ())
+    return Transcript((outputs[task.output] or "").strip(), segments, seconds)
 
 
 def pieces_of(task: Task, stream: Stream) -> Generator[Audio]:

@@ -20,11 +20,14 @@ from genai_pipeline.server.media_urls import MediaFetcher
 from genai_pipeline.server.metrics import Metrics
 from genai_pipeline.server.middleware import Around
 from genai_pipeline.server.packages import PackageHost
+from genai_pipeline.server.room import Room
 from genai_pipeline.server.routes import (
     admin,
     chat,
     completions,
+    embeddings,
     health,
+    images,
     messages,
     metrics,
     models,
@@ -33,8 +36,9 @@ from genai_pipeline.server.routes import (
     plans,
     responses,
     sessions,
+    speech,
     tokens,
-    unavailable,
+    transcriptions,
 )
 
 # Each has ROUTES, and perhaps OPEN: paths that need no key; ASIDE: those let in while the server goes down.
@@ -48,7 +52,10 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     sessions,
     page,
     tokens,
-    unavailable,
+    images,
+    embeddings,
+    transcriptions,
+    speech,
     openapi,
 )
 ADMIN: Final[tuple[ModuleType, ...]] = (metrics, admin, plans)
@@ -98,6 +105,7 @@ def _application(
     app.state.gate = Gate(config, frozenset(_paths(modules, "OPEN")), (*_paths(ADMIN, "ASIDE"),))
     app.state.metrics = counted
     app.state.media = MediaFetcher(config.media)
+    app.state.room = Room(config.limits.media_room_bytes)
     return app
 
 

@@ -15,6 +15,7 @@ from starlette.requests import Request
 
 from genai_pipeline.errors import GenaiError
 from genai_pipeline.pipeline import Pipeline
+from genai_pipeline.server.abilities import unsupported_task
 from genai_pipeline.server.api_errors import api_error
 from genai_pipeline.server.callers import Caller
 from genai_pipeline.server.exchange import Exchange
@@ -60,6 +61,16 @@ async def borrow(request: Request, model: str | None) -> Pipeline:
     return pipe
 
 
+async def require(request: Request, model: str | None, task: str) -> str:
+    """The name of a model that does a task (of ``Abilities``). Raises ApiError 404, or 400 where it does not."""
+    host = request.app.state.host
+    name: str = host.resolve(model)
+    known = await host.abilities()
+    if task not in known[name].tasks:
+        raise unsupported_task(name, task, known)
+    return name
+
+
 async def ask(
     request: Request,
     model: str | None,
@@ -85,6 +96,7 @@ async def ask_pipe(
     **arguments: Any,
 ) -> Asked:
     """Ask a pipeline that was borrowed; one request may ask several times."""
+    await require(request, request.state.exchange.model, "generate")
     if "messages" in arguments:
         arguments["messages"] = await received(request, pipe, arguments["messages"])
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeVar
@@ -12,6 +13,7 @@ from genai_pipeline.option_values import as_integer, as_number
 from genai_pipeline.problems import nearest
 from genai_pipeline.server import json_text
 from genai_pipeline.server.api_errors import ApiError, bad_request
+from genai_pipeline.server.room import claim
 
 MAX_REMEMBERED: Final = 1000  # unknown fields that were logged and are not logged again
 SHOWN: Final = 60  # characters of a client's text in a log line or a message
@@ -26,38 +28,61 @@ _skipped: set[tuple[str, str]] = set()
 
 async def read_json(request: Request) -> JsonObject:
     """The body as a JSON object. Raises ApiError 400, 413 or 415."""
+    return await _read_object(request, request.app.state.config.limits.body_bytes)
+
+
+async def read_media_json(request: Request) -> JsonObject:
+    """The same where texts of it may be images and sounds, and models take these: such a body may be larger."""
+    limits = request.app.state.config.limits
+    known = await request.app.state.host.abilities()
+    takes_media = any(abilities.takes_media for abilities in known.values())
+    return await _read_object(request, max(limits.body_bytes, limits.media_bytes if takes_media else 0))
+
+
+async def _read_object(request: Request, most: int) -> JsonObject:
     _check_content_type(request)
     limits = request.app.state.config.limits
-    data = await read_body(request, limits.body_bytes)
-    value = await json_text.parse(data, depth=limits.json_depth, items=limits.json_items)
+    data = await read_body(request, most)
+    value = await json_text.parse(data, depth=limits.json_depth, items=limits.json_items, most=limits.body_bytes)
     if not isinstance(value, dict):
         raise bad_request(f"the body must be a JSON object, not {_kind(value)}", code="invalid_json")
     return value
 
 
 async def read_body(request: Request, limit: int) -> bytes:
-    """The bytes of the body. Raises ApiError 413 as soon as they are known to be more than ``limit``."""
+    """The bytes of the body. Raises ApiError 413 as soon as they are known to be more than ``limit``.
+
+    A body beyond the usual size takes of the room that all requests share; ApiError 503 where there is none left.
+    """
+    check_encoding(request)
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > limit:
         raise _too_large(limit)
+    usual: int = request.app.state.config.limits.body_bytes
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
         if size > limit:
             raise _too_large(limit)
+        if size > usual:
+            claim(request).take(len(part))
         parts.append(part)
-    return b"".join(parts)
+    return b"".join(parts) if size <= usual else await asyncio.to_thread(b"".join, parts)
 
 
 def _too_large(limit: int) -> ApiError:
     return ApiError(413, f"the body is larger than {limit} bytes", code="body_too_large")
 
 
-def _check_content_type(request: Request) -> None:
-    """Only JSON is taken, so that no other web page can send a request through somebody's browser unasked."""
+def check_encoding(request: Request) -> None:
+    """Raises ApiError 415 for a body that is compressed: what it would grow to is not known."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding != "identity":
         raise ApiError(415, "the body must come as it is, without Content-Encoding", code="encoded_body")
+
+
+def _check_content_type(request: Request) -> None:
+    """Only JSON is taken, so that no other web page can send a request through somebody's browser unasked."""
     given = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if given != "application/json" and not (given.startswith("application/") and given.endswith("+json")):
         raise ApiError(415, "the body must be JSON: send the header Content-Type: application/json", code="not_json")

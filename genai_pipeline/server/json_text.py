@@ -10,9 +10,11 @@ import asyncio
 import json
 import math
 import re
+from functools import partial
 from typing import Any, Final, NoReturn
 
 from genai_pipeline.server.api_errors import bad_request
+from genai_pipeline.server.long_texts import LongTexts
 
 SLICE: Final = 2000  # pieces of a value that are written without letting others run
 THREADED: Final = 1 << 16  # bytes from which on a text is read on a worker thread
@@ -24,11 +26,14 @@ _LONE: Final = re.compile("[\ud800-\udfff]")
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-async def parse(data: bytes, *, depth: int, items: int) -> Any:
-    """The value of a JSON text in UTF-8. Raises ApiError 400 for anything else, or beyond the bounds."""
+async def parse(data: bytes, *, depth: int, items: int, most: int) -> Any:
+    """The value of a JSON text in UTF-8. Raises ApiError 400 for anything else, or beyond the bounds.
+
+    What is longer than ``most`` must be so by long texts. Raises ApiError 413 where it is not.
+    """
     if len(data) < THREADED:
         return _parse(data, depth, items)
-    return await asyncio.to_thread(_parse, data, depth, items)
+    return await asyncio.to_thread(_parse if len(data) <= most else partial(_parse_long, most), data, depth, items)
 
 
 async def encode(value: Any) -> bytes:
@@ -44,6 +49,11 @@ async def encode(value: Any) -> bytes:
 def dumps(value: Any) -> str:
     """A small value as JSON text."""
     return _ENCODER.encode(value)
+
+
+def _parse_long(most: int, data: bytes, depth: int, items: int) -> Any:
+    texts = LongTexts(most)
+    return texts.put_back(_parse(texts.cut(data), depth, items))
 
 
 def _parse(data: bytes, depth: int, items: int) -> Any:

@@ -17,8 +17,9 @@ from genai_pipeline.pipeline import Pipeline
 from genai_pipeline.preprocess.messages import MODALITY_OF_PART
 from genai_pipeline.server.api_errors import ApiError, bad_request
 from genai_pipeline.server.bodies import SHOWN, Fields
-from genai_pipeline.server.inline_media import read_base64, too_large
+from genai_pipeline.server.inline_media import is_data_url, read_base64, too_large
 from genai_pipeline.server.media_urls import MediaFetcher
+from genai_pipeline.server.room import Claim, claim
 
 TYPES: Final[Mapping[str, Literal["image", "audio"]]] = {"image_url": "image", "audio_url": "audio"}  # parts with a URL
 SOUND_FORMATS: Final = ("wav", "mp3", "flac", "ogg")
@@ -108,7 +109,8 @@ async def _read_all(request: Request, sources: Sequence[Source]) -> list[bytes]:
     if not sources:
         return []
     most: int = request.app.state.config.limits.media_bytes
-    found = await asyncio.gather(*(_read(request.app.state.media, source, most) for source in sources))
+    room = claim(request)
+    found = await asyncio.gather(*(_read(request.app.state.media, source, most, room) for source in sources))
     left = most
     for source, data in zip(sources, found, strict=True):
         left -= len(data)
@@ -117,10 +119,13 @@ async def _read_all(request: Request, sources: Sequence[Source]) -> list[bytes]:
     return found
 
 
-async def _read(fetcher: MediaFetcher, source: Source, most: int) -> bytes:
+async def _read(fetcher: MediaFetcher, source: Source, most: int, room: Claim) -> bytes:
     if source.form == "base64":
         return await asyncio.to_thread(read_base64, source.text, most, source.param)
-    return (await fetcher.fetch(source.text, source.param)).data
+    data = (await fetcher.fetch(source.text, source.param)).data
+    if not is_data_url(source.text):
+        room.take(len(data))  # of others it is taken with the body
+    return data
 
 
 def _parts(messages: Any) -> Iterator[Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -18,6 +18,7 @@ import genai_pipeline as gp
 from genai_pipeline.errors import CapacityError, GenaiError
 from genai_pipeline.pipeline import Pipeline
 from genai_pipeline.problems import nearest
+from genai_pipeline.server.abilities import Abilities, abilities_of
 from genai_pipeline.server.api_errors import ApiError, unavailable
 from genai_pipeline.server.config import Served, ServerConfig
 from genai_pipeline.server.footprint import footprint, load_arguments
@@ -62,6 +63,7 @@ class PackageHost:
         self._limit = config.memory_bytes
         self._room = asyncio.Lock()  # whoever loads or unloads
         self._listeners: list[Callable[[str], None]] = []
+        self._abilities: Mapping[str, Abilities] | None = None
         self.prepared = False  # what is loaded at the start was loaded
 
     @property
@@ -98,6 +100,13 @@ class PackageHost:
             yield pipe
         finally:
             _unpin(slot)
+
+    async def abilities(self) -> Mapping[str, Abilities]:
+        """What every package can do, by its name, loaded or not."""
+        if self._abilities is None:
+            slots = self._slots.values()
+            self._abilities = await asyncio.to_thread(lambda: {s.served.name: abilities_of(s.served) for s in slots})
+        return self._abilities
 
     async def load(self, name: str) -> None:
         """Have a package loaded. Raises the error that prevents it."""

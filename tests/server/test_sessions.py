@@ -11,6 +11,7 @@ import httpx
 import openai
 import pytest
 
+from genai_pipeline.engine.session import Mark
 from genai_pipeline.server.api_errors import ApiError
 from genai_pipeline.server.callers import ApiKey
 from genai_pipeline.server.limits import Limits
@@ -225,11 +226,11 @@ def test_what_a_session_begins_with_is_checked(talk: Any) -> None:
 class FakeSession:
     """Stands for a session where only its lengths and its end matter."""
 
-    messages = ()
-    tokens = ()
-
     def __init__(self) -> None:
         self.closed = threading.Event()
+
+    def checkpoint(self) -> Mark:
+        return Mark((), ())
 
     def close(self) -> None:
         self.closed.set()

@@ -28,12 +28,3 @@ def test_what_cannot_be_is_a_400(live: Any, tiny: Any, http: Any) -> None:
         assert http.post(f"{url}/tokenize", json=body).status_code == 400
     for body in ({}, {"tokens": "a"}, {"tokens": [-1]}, {"tokens": [10**9]}, {"tokens": ["a"]}, {"tokens": [1.5]}):
         assert http.post(f"{url}/detokenize", json=body).status_code == 400
-
-
-def test_work_that_no_package_does_is_a_clear_400(live: Any, tiny: Any, http: Any) -> None:
-    url = live(tiny())
-    for path in ("embeddings", "audio/transcriptions", "audio/speech", "images/generations"):
-        answer = http.post(f"{url}/v1/{path}", json={"model": "x", "input": "y"})
-        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "unsupported_task")
-    upload = http.post(f"{url}/v1/audio/transcriptions", files={"file": b"x" * 100_000})
-    assert upload.status_code == 400

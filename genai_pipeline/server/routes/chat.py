@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from genai_pipeline.server.api_errors import bad_request
 from genai_pipeline.server.asking import Asked, ask
-from genai_pipeline.server.bodies import Fields, read_json
+from genai_pipeline.server.bodies import Fields, read_media_json
 from genai_pipeline.server.fingerprints import fingerprint
 from genai_pipeline.server.openai.chat import ChatBody, read_chat
 from genai_pipeline.server.openai.chunks import ChatChunks, ChatCompletion
@@ -29,7 +29,7 @@ ID: Final = "chatcmpl"
 
 async def create(request: Request) -> Response:
     """Answer a conversation, streamed or whole."""
-    fields = Fields(await read_json(request))
+    fields = Fields(await read_media_json(request))
     body = read_chat(fields)
     fields.skip_rest(request.url.path)
     return await reply(request, body, await _asked(request, body))

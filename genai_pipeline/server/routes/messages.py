@@ -17,7 +17,7 @@ from genai_pipeline.server.anthropic.message import MessageObject
 from genai_pipeline.server.anthropic.request import NAMES, MessageRequest, read_count, read_request
 from genai_pipeline.server.api_errors import ApiError, anthropic_body, api_error
 from genai_pipeline.server.asking import ask_pipe, borrow
-from genai_pipeline.server.bodies import read_json
+from genai_pipeline.server.bodies import read_media_json
 from genai_pipeline.server.conversation import relocated
 from genai_pipeline.server.media_parts import received
 from genai_pipeline.server.relay import Numbered, note_failure, numbered, opened, whole
@@ -27,7 +27,7 @@ from genai_pipeline.server.sse import EventStreamResponse, Named
 
 async def create(request: Request) -> Response:
     """Answer a conversation."""
-    read = read_request(await read_json(request))
+    read = read_request(await read_media_json(request))
     pipe = await borrow(request, read.model)
     options = {**read.options, **_switch(read, pipe)}
     try:
@@ -62,7 +62,7 @@ async def _events(events: AsyncGenerator[Numbered, None], made: MessageObject) -
 
 async def count_tokens(request: Request) -> Response:
     """The number of tokens that the prompt of a request would have."""
-    read = read_count(await read_json(request))
+    read = read_count(await read_media_json(request))
     pipe = await borrow(request, read.model)
     options = {**read.options, **_switch(read, pipe)}
     messages = await received(request, pipe, read.conversation.messages)

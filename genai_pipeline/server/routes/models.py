@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from genai_pipeline.server.abilities import Abilities
 from genai_pipeline.server.packages import PackageHost
 from genai_pipeline.server.replies import json_reply
 
@@ -15,7 +16,8 @@ from genai_pipeline.server.replies import json_reply
 async def list_models(request: Request) -> Response:
     """All models by the names that requests use; the first one is the default."""
     host: PackageHost = request.app.state.host
-    data = [_model(host, name, request) for name in host.served]
+    known = await host.abilities()
+    data = [_model(host, name, request, known[name]) for name in host.served]
     shown = {"has_more": False, "first_id": host.served[0], "last_id": host.served[-1]}
     return await json_reply({"object": "list", "data": data, **shown})
 
@@ -23,11 +25,12 @@ async def list_models(request: Request) -> Response:
 async def get_model(request: Request) -> Response:
     """One model."""
     host: PackageHost = request.app.state.host
-    return await json_reply(_model(host, host.resolve(request.path_params["name"]), request))
+    name = host.resolve(request.path_params["name"])
+    return await json_reply(_model(host, name, request, (await host.abilities())[name]))
 
 
-def _model(host: PackageHost, name: str, request: Request) -> dict[str, Any]:
-    """A model with the fields of both interfaces."""
+def _model(host: PackageHost, name: str, request: Request, abilities: Abilities) -> dict[str, Any]:
+    """A model with the fields of both interfaces, and what it can do."""
     created: int = request.app.state.metrics.started
     return {
         "id": name,
@@ -37,6 +40,9 @@ def _model(host: PackageHost, name: str, request: Request) -> dict[str, Any]:
         "type": "model",
         "display_name": name,
         "loaded": host.is_loaded(name),
+        "input_modalities": list(abilities.takes),
+        "output_modalities": list(abilities.gives),
+        "tasks": list(abilities.tasks),
     }
 
 

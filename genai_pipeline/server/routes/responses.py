@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from genai_pipeline.server.api_errors import ApiError, bad_request
 from genai_pipeline.server.asking import ask_pipe, borrow
-from genai_pipeline.server.bodies import read_json
+from genai_pipeline.server.bodies import read_media_json
 from genai_pipeline.server.conversation import Conversation, relocated
 from genai_pipeline.server.json_text import encode
 from genai_pipeline.server.openai.responses_input import Item, read_items
@@ -27,7 +27,7 @@ PREVIOUS = "previous_response_id"
 
 async def create(request: Request) -> Response:
     """Answer the items of a request."""
-    read = read_request(await read_json(request))
+    read = read_request(await read_media_json(request))
     store = _store(request)
     previous = None if read.previous is None else store.get(request.state.caller.id, read.previous, PREVIOUS)
     conversation = _conversation(read, previous)

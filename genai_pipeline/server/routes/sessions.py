@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from genai_pipeline.server.bodies import Fields, read_json
+from genai_pipeline.server.bodies import Fields, read_json, read_media_json
 from genai_pipeline.server.media_parts import described
 from genai_pipeline.server.openai.chat import read_chat
 from genai_pipeline.server.replies import json_reply
@@ -22,7 +22,7 @@ MESSAGE = ("role", "content", "name", "tool_call_id")
 
 async def create(request: Request) -> Response:
     """A new session of a model, perhaps with messages that it begins with."""
-    fields = Fields(await read_json(request))
+    fields = Fields(await read_media_json(request))
     model, messages = fields.text("model"), fields.list("messages") or []
     fields.skip_rest(request.url.path)
     return await json_reply(_shown(await open_session(request, model, messages)))
@@ -67,7 +67,7 @@ async def rewind(request: Request) -> Response:
 
 async def say(request: Request) -> Response:
     """A turn: something is said, with the options of a chat; the answer is that of a chat completion."""
-    given = await read_json(request)
+    given = await read_media_json(request)
     message = {name: given.pop(name) for name in MESSAGE if given.get(name) is not None}
     fields = Fields({**given, "messages": [{"role": "user", **message}]})
     body = read_chat(fields)

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from genai_pipeline.errors import GenaiError
 from genai_pipeline.server.api_errors import api_error, bad_request
 from genai_pipeline.server.asking import borrow
-from genai_pipeline.server.bodies import Fields, read_json
+from genai_pipeline.server.bodies import Fields, read_json, read_media_json
 from genai_pipeline.server.media_parts import received
 from genai_pipeline.server.openai.chat import read_messages
 from genai_pipeline.server.replies import json_reply
@@ -22,7 +22,7 @@ NAMES: Final = {"raw": "prompt"}
 
 async def tokenize(request: Request) -> Response:
     """The tokens of a ``prompt`` as it stands, or of ``messages`` under the chat template, as a request has them."""
-    fields = Fields(await read_json(request))
+    fields = Fields(await read_media_json(request))
     model = fields.text("model")
     arguments = _prompt(fields)
     fields.skip_rest(request.url.path)
