@@ -67,7 +67,7 @@ def _vectors(
     embedding(pipe.plan.package)  # what does not embed says so before stdin is waited for
     done = 0
     while some := list(itertools.islice(lines, _TOGETHER)):
-        yield some, pipe.embed(some, dimensions=dimensions, **asked.options())
+        yield some, pipe.embed(some, dimensions=dimensions, **asked.options(pipe.plan.package))
         done += len(some)
         count(done)
 

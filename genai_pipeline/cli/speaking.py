@@ -51,7 +51,7 @@ def speak(
     spoken = prompt_text(package, text)
     with loaded(ctx.obj, package, asked.loading) as pipe:
         begin = time.perf_counter()
-        pieces = pipe.stream_speech(spoken, **asked.options())
+        pieces = pipe.stream_speech(spoken, **asked.options(pipe.plan.package))
         with closing(pieces), ctx.obj.waiting("speaking ..."):
             first = next(pieces, None)
             if first is None:

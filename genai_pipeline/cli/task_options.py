@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 from genai_pipeline.cli.run_options import CHOOSING, LOADING, PROMPT, QUEUE
 from genai_pipeline.cli.written import pairs
+from genai_pipeline.errors import RequestError
+from genai_pipeline.problems import nearest, one_of
 
 if TYPE_CHECKING:
     from genai_pipeline.cli.output import Output
+    from genai_pipeline.metadata.model import PackageSpec
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRequest:
-    """Options of a request, declared parameters among them, and options of ``gp.load``."""
+    """Declared parameters and options of a request, and options of ``gp.load``."""
 
+    parameters: Mapping[str, Any]
     request: Mapping[str, Any]
     loading: Mapping[str, Any]
 
@@ -33,11 +37,16 @@ class TaskRequest:
         loading = LOADING.given(given)
         LoadOptions.of(**{name: value for name, value in loading.items() if name != "precision"})
         parameters = pairs("--param", PROMPT.given(given).get("parameters", []))
-        return TaskRequest({**parameters, **choosing, **queue}, loading)
+        return TaskRequest(parameters, {**choosing, **queue}, loading)
 
-    def options(self) -> dict[str, Any]:
-        """Options of one request."""
-        return dict(self.request)
+    def options(self, package: PackageSpec) -> dict[str, Any]:
+        """Options of one request, as methods of the pipeline take them. Raises RequestError for unknown parameters."""
+        for name in self.parameters:
+            if name not in package.parameters:
+                known = package.parameters
+                hint = nearest(name, known) or (f"it has: {one_of(known)}" if known else "it has none")
+                raise RequestError(f"'{package.name}' has no parameter '{name}'", param=name, hint=hint)
+        return {**self.parameters, **self.request}
 
 
 def note_factor(output: Output, took: float, seconds: float, more: str = "") -> None:

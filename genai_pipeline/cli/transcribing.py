@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,10 +66,11 @@ def transcribe(
     live = _check(files, form, rate)
     asked = TaskRequest.of(options)
     with loaded(ctx.obj, package, asked.loading) as pipe:
+        request = asked.options(pipe.plan.package)
         if live:
-            _stream(ctx.obj, pipe, form, rate, asked)
+            _stream(ctx.obj, pipe, form, rate, request)
         else:
-            _Files(ctx.obj, pipe, form, asked, many=len(files) > 1).print(files)
+            _Files(ctx.obj, pipe, form, request, many=len(files) > 1).print(files)
 
 
 def _check(files: Sequence[str], form: Format, rate: int | None) -> bool:
@@ -95,7 +96,7 @@ class _Files:
     output: Output
     pipe: Pipeline
     form: Format
-    asked: TaskRequest
+    request: Mapping[str, Any]
     many: bool
     seconds: float = 0.0
     code: int = 0  # of the first file that failed
@@ -122,7 +123,7 @@ class _Files:
         try:
             for file in files:
                 with self._surviving(file, MediaError):
-                    ahead.append((file, self.pipe.transcription(Path(file), **self.asked.options())))
+                    ahead.append((file, self.pipe.transcription(Path(file), **self.request)))
                 while len(ahead) >= _MOST_FILES or sum(begun.seconds for _, begun in ahead) > _MOST_SECONDS:
                     yield ahead.popleft()
             while ahead:
@@ -161,7 +162,7 @@ def _print(file: str | None, transcript: Transcript, form: Format) -> None:
         write((to_srt if form == "srt" else to_vtt)(transcript.timed()))
 
 
-def _stream(output: Output, pipe: Pipeline, form: Format, rate: int | None, asked: TaskRequest) -> None:
+def _stream(output: Output, pipe: Pipeline, form: Format, rate: int | None, request: Mapping[str, Any]) -> None:
     from genai_pipeline.live_speech import read_ahead, transcribe_live
     from genai_pipeline.preprocess.audio.live import PcmReader
     from genai_pipeline.tasks import transcription
@@ -174,7 +175,7 @@ def _stream(output: Output, pipe: Pipeline, form: Format, rate: int | None, aske
     )  # the thread that reads may be waiting when the process ends: nothing is locked
     reader = PcmReader(bytes_, _LIVE_RATE // 10, rate=rate, to=_LIVE_RATE, what="stdin")
     blocks = _Counted(read_ahead(reader))
-    segments = transcribe_live(lambda sound: pipe.transcribe(sound, **asked.options()), blocks, _LIVE_RATE)
+    segments = transcribe_live(lambda sound: pipe.transcribe(sound, **request), blocks, _LIVE_RATE)
     for piece in _written(segments, form):
         write(piece)
     note_factor(output, time.perf_counter() - begin, blocks.count / _LIVE_RATE)
