@@ -20,6 +20,8 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 def read_parameters(specs: Mapping[str, ParameterSpec], given: Mapping[str, Any]) -> dict[str, Any]:
     """Values of all declared parameters as ``parameters.name``. Raises OptionError by name."""
+    if not isinstance(given, Mapping):
+        raise OptionError(f"parameters must map names to values, not {given!r}", param="parameters")
     for name in given:
         if name not in specs:
             hint = nearest(name, specs) or (f"parameters are: {one_of(specs)}" if specs else "it declares none")

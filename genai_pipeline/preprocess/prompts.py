@@ -99,7 +99,8 @@ class PromptReader:
         _check_plain(system, suffix, boolean("raw", raw), plain=prompt is not None)
         media = {**self._option("images", "image", images), **self._option("audio", "audio", audio)}
         ask = Ask(prompt, messages, tokens, system, raw, suffix)
-        return self._values({spec.name: ask}, media, read_parameters(self._parameters, parameters or {}), answer)
+        chosen = read_parameters(self._parameters, {} if parameters is None else parameters)
+        return self._values({spec.name: ask}, media, chosen, answer)
 
     def inputs(self, given: Mapping[str, Any], answer: AnswerOptions = _PLAIN_ANSWER) -> dict[str, Any]:
         """Values of a request that names declared inputs and parameters; a list of messages is a conversation."""

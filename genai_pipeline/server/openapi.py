@@ -10,7 +10,7 @@ from typing import Any, Final
 from starlette.routing import BaseRoute, Route
 
 import genai_pipeline
-from genai_pipeline.server.openapi_bodies import BODIES, STREAMED
+from genai_pipeline.server.openapi_bodies import BODIES, FORMS, STREAMED
 
 JsonObject = dict[str, Any]
 
@@ -24,7 +24,13 @@ _QUERIES: Final[dict[str, tuple[JsonObject, ...]]] = {
         {"name": "after", "schema": {"type": "string"}},
     ),
 }
-_TEXT_BODIES: Final = {"/": "text/html", "/metrics": "text/plain", "/page/{name}": "*/*"}
+_TEXT_BODIES: Final = {
+    "/": "text/html",
+    "/metrics": "text/plain",
+    "/page/{name}": "*/*",
+    "/v1/audio/speech": "audio/wav",
+}
+_BODIES: Final = {"application/json": BODIES, "multipart/form-data": FORMS}
 _ERROR: Final[JsonObject] = {
     "type": "object",
     "required": ["error"],
@@ -82,9 +88,9 @@ def _operation(route: Route, path: str, method: str) -> JsonObject:
     queries = [{"in": "query", **query} for query in _QUERIES.get(path, ())]
     if named or queries:
         made["parameters"] = [*named, *queries]
-    if method == "POST" and path in BODIES:
-        content = {"application/json": {"schema": BODIES[path]}}
-        made["requestBody"] = {"required": True, "content": content}
+    for media, bodies in _BODIES.items():
+        if method == "POST" and path in bodies:
+            made["requestBody"] = {"required": True, "content": {media: {"schema": bodies[path]}}}
     return made
 
 

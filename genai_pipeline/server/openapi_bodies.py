@@ -93,8 +93,17 @@ _QUEUEING: Final[Mapping[str, Schema]] = {
     "metadata": _of("object", additionalProperties=_STRING),
     "user": TEXT,
 }
-_PARTS: Final = _list(_object(("type",), type=_STRING, text=_STRING), minItems=1)
-_CONTENT: Final = {"anyOf": [_STRING, _PARTS]}
+_TEXT_PARTS: Final = _list(_object(("type",), type={"const": "text"}, text=_STRING), minItems=1)
+_LINK: Final = {"anyOf": [_STRING, _object(("url",), url=_STRING, detail=TEXT)]}  # https: or data:
+_PART: Final = _object(
+    ("type",),
+    type={"enum": ["text", "image_url", "input_audio", "audio_url", "input_text", "input_image"]},
+    text=_STRING,
+    image_url=_LINK,
+    audio_url=_LINK,
+    input_audio=_object(("data",), data=_STRING, format={"enum": ["wav", "mp3", "flac", "ogg"]}),
+)
+_CONTENT: Final = {"anyOf": [_STRING, _list(_PART, minItems=1)]}
 _MESSAGE: Final = _object(
     ("role",),
     role={"enum": ["system", "developer", "user", "assistant", "tool"]},
@@ -139,8 +148,13 @@ _ITEM: Final = {
         _object(("type",), type={"const": "reasoning"}, summary=_list({"type": "object"})),
     ]
 }
+_SOURCE: Final = _object(("type",), type={"enum": ["base64", "url"]}, media_type=_STRING, data=_STRING, url=_STRING)
 _BLOCK: Final = _object(
-    ("type",), type={"enum": ["text", "image", "thinking", "tool_use", "tool_result"]}, text=_STRING, thinking=_STRING
+    ("type",),
+    type={"enum": ["text", "image", "thinking", "tool_use", "tool_result"]},
+    text=_STRING,
+    thinking=_STRING,
+    source=_SOURCE,
 )
 _SAID: Final = {"anyOf": [_STRING, _list(_BLOCK, minItems=1)]}
 _ANTHROPIC: Final[Mapping[str, Schema]] = {
@@ -148,13 +162,23 @@ _ANTHROPIC: Final[Mapping[str, Schema]] = {
         _object(("role", "content"), role={"enum": ["user", "assistant", "system"]}, content=_SAID), minItems=1
     ),
     "model": TEXT,
-    "system": _nullable({"anyOf": [_STRING, _PARTS]}),
+    "system": _nullable({"anyOf": [_STRING, _TEXT_PARTS]}),
     "thinking": _nullable(_object(("type",), type={"enum": ["enabled", "disabled", "adaptive"]}, budget_tokens=COUNT)),
     "tools": _nullable(_list(_object(("name", "input_schema"), name=_STRING, input_schema={"type": "object"}))),
     "tool_choice": _nullable(_object(("type",), type={"enum": ["auto", "any", "tool", "none"]}, name=TEXT)),
     "output_config": _nullable(_object(effort=TEXT, format=ANY_OBJECT)),
 }
 _NOT_ANTHROPIC: Final = ("n", "stop", "response_format", "reasoning_budget", "parallel_tool_calls", *_QUEUEING)
+
+_TASK: Final[Mapping[str, Schema]] = {
+    "model": TEXT,
+    "user": TEXT,
+    "parameters": ANY_OBJECT,
+    "seed": OPTIONS["seed"],
+    "timeout": OPTIONS["timeout"],
+    "priority": _QUEUEING["priority"],
+    "service_tier": _QUEUEING["service_tier"],
+}
 
 BODIES: Final[Mapping[str, Schema]] = {
     "/v1/chat/completions": _object(("messages",), messages=_list(_MESSAGE, minItems=1), session=TEXT, **_TALKING),
@@ -204,7 +228,46 @@ BODIES: Final[Mapping[str, Schema]] = {
     ),
     "/v1/sessions/{id}/fork": _object(),
     "/v1/sessions/{id}/rewind": _object(("turn",), turn={"type": "integer", "minimum": 0}),
+    "/v1/embeddings": _object(
+        ("input",),
+        input={"anyOf": [_STRING, _list(_STRING, minItems=1), {**TOKENS, "minItems": 1}]},
+        dimensions=POSITIVE,
+        encoding_format=_of("string", enum=["float", "base64", None]),
+        **_TASK,
+    ),
+    "/v1/audio/speech": _object(
+        ("input",),
+        input=_STRING,
+        voice=TEXT,
+        instructions=TEXT,
+        speed=_of("number", minimum=0.25, maximum=4),
+        response_format=_of("string", enum=["wav", "pcm", None]),
+        stream_format=_of("string", enum=["audio", "sse", None]),
+        **_TASK,
+    ),
     "/tokenize": _object(model=TEXT, prompt=TEXT, messages=_nullable(_list(_MESSAGE))),
     "/detokenize": _object(("tokens",), tokens=TOKENS, model=TEXT, skip_special_tokens=FLAG),
 }
-STREAMED: Final = frozenset(path for path, body in BODIES.items() if "stream" in body["properties"])
+FORMS: Final[Mapping[str, Schema]] = {  # multipart/form-data
+    "/v1/audio/transcriptions": {
+        "type": "object",
+        "required": ["file"],
+        "properties": {
+            "file": {"type": "string", "format": "binary"},
+            "model": _STRING,
+            "language": _STRING,
+            "prompt": _STRING,
+            "temperature": {"type": "number", "minimum": 0},
+            "response_format": {"enum": ["json", "text", "srt", "verbose_json", "vtt"]},
+            "timestamp_granularities[]": _list({"const": "segment"}),
+            "stream": {"type": "boolean"},
+            "seed": {"type": "integer"},
+            "timeout": {"type": "number", "exclusiveMinimum": 0},
+            "priority": {"enum": ["low", "normal", "high"]},
+            "parameters": {"type": "object"},
+        },
+    },
+}
+STREAMED: Final = frozenset(
+    path for path, body in {**BODIES, **FORMS}.items() if {"stream", "stream_format"} & set(body["properties"])
+)

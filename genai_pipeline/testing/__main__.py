@@ -7,13 +7,17 @@ from collections.abc import Callable
 from functools import partial
 
 from genai_pipeline.testing.kinds import KINDS
-from genai_pipeline.testing.media import write_listener, write_towers, write_vlm
+from genai_pipeline.testing.media import write_embedder, write_listener, write_towers, write_vlm
 from genai_pipeline.testing.packages import write_package
+from genai_pipeline.testing.voices import write_speaker, write_transcriber
 
 WRITERS: dict[str, Callable[[str], object]] = {
     "vlm": write_vlm,
     "listener": write_listener,
     "towers": write_towers,
+    "embedder": write_embedder,
+    "speaker": write_speaker,
+    "transcriber": write_transcriber,
     **{kind: partial(write_package, kind=kind) for kind in KINDS},
 }
 

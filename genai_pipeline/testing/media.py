@@ -5,7 +5,7 @@
 
 ``write_vlm``: vision, projector, embedding and decoder; the answer names the colours of the quarters of every picture.
 ``write_listener``: an ear, embedding and decoder; the answer names level and pitch of a sound. ``write_towers``:
-vectors of texts and of sounds, alike where a text names the pitch that a sound has.
+vectors of texts and of sounds, alike where a text names the pitch that a sound has; ``write_embedder``: of texts alone.
 """
 
 from __future__ import annotations
@@ -199,6 +199,20 @@ def write_towers(folder: str | os.PathLike[str], *, edit: Edit | None = None) ->
         "sound_tower": senses.sound_tower_graph(),
     }
     return _write(Path(folder), metadata, graphs, _Known(vocabulary, _echo(vocabulary, PITCH_WORDS), 0), edit)
+
+
+def write_embedder(folder: str | os.PathLike[str], *, edit: Edit | None = None) -> MediaPackage:
+    """The tower of texts alone: how often each word of a pitch is there, as a vector of length 1."""
+
+    def alone(metadata: dict[str, Any]) -> None:
+        metadata["name"] = "tiny-embedder"
+        for part, name in (("inputs", "audio"), ("outputs", "sounds"), ("components", "sound_tower")):
+            del metadata[part][name]
+        del metadata["preprocess"], metadata["stages"][1]
+        if edit is not None:
+            edit(metadata)
+
+    return write_towers(folder, edit=alone)
 
 
 def hearing() -> list[dict[str, Any]]:

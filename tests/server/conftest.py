@@ -24,7 +24,7 @@ def serving() -> Iterator[Callable[..., LiveServer]]:
     with ExitStack() as servers:
 
         def start(*packages: Any, load: dict[str, Any] | None = None, **config: Any) -> LiveServer:
-            served = [package.path if isinstance(package, TinyPackage) else package for package in packages]
+            served = [getattr(package, "path", package) for package in packages]
             settings = {"port": 0, "drain_seconds": 0, **config}
             made = ServerConfig.of(served, load={"memory": SMALL, **(load or {})}, **settings)
             return servers.enter_context(LiveServer(made))

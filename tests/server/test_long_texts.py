@@ -17,7 +17,7 @@ MOST = 1000
 
 texts = st.text(alphabet=st.sampled_from('aZ9+/=\\"\n \x7fé😀{}[],:'), max_size=40)
 leaves = st.one_of(st.none(), st.booleans(), st.integers(), texts)
-names = st.text(alphabet=st.sampled_from("a/é\"\n"), max_size=1)
+names = st.text(alphabet=st.sampled_from('a/é"\n'), max_size=1)
 values = st.recursive(leaves, lambda inner: st.one_of(st.lists(inner), st.dictionaries(names, inner)), max_leaves=12)
 
 

@@ -45,7 +45,8 @@ function notice(text) {
 async function connect() {
   try {
     const { data } = await getJson("v1/models");
-    picker.replaceChildren(...data.map(({ id }) => el("option", { value: id }, id)));
+    const talking = data.filter(({ tasks }) => tasks.includes("generate"));
+    picker.replaceChildren(...talking.map(({ id }) => el("option", { value: id }, id)));
     picker.disabled = false;
     notice(null);
     show(document.body.dataset.view);
