@@ -82,7 +82,7 @@ def run_inputs(
 def check_whole(package: PackageSpec, options: Mapping[str, Any]) -> None:
     """Refuse options for answers that come token by token. Raises RequestError."""
     for name, flag in _STREAMED_ONLY.items():
-        if options.get(name) not in (None, False, 1):
+        if options.get(name, False) is not False and (name, options[name]) != ("n", 1):
             raise RequestError(f"{flag} is for an answer in text, which '{package.name}' does not give", param=name)
 
 

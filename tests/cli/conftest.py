@@ -35,7 +35,7 @@ def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch)
     def run(*arguments: Any, stdin: bytes | None = b"") -> Ran:
         monkeypatch.setattr(sys, "stdin", None if stdin is None else io.TextIOWrapper(io.BytesIO(stdin)))
         capsys.readouterr()
-        code = run_command([str(argument) for argument in arguments])
+        code = run_command([_word(argument) for argument in arguments])
         captured = capsys.readouterr()
         return Ran(code, captured.out, captured.err)
 
@@ -48,11 +48,30 @@ def process() -> Callable[..., subprocess.Popen[str]]:
 
     def start(*arguments: Any, **settings: Any) -> subprocess.Popen[str]:
         environment = {**os.environ, "PYTHONPATH": str(ROOT), **settings.pop("env", {})}
-        command = [sys.executable, "-W", "error", "-m", "genai_pipeline", *map(str, arguments)]
+        command = [sys.executable, "-W", "error", "-m", "genai_pipeline", *map(_word, arguments)]
         settings = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **settings}
         return subprocess.Popen(command, env=environment, **settings)
 
     return start
+
+
+def _word(argument: Any) -> str:
+    return os.fspath(argument) if isinstance(argument, os.PathLike) else str(argument)
+
+
+@pytest.fixture
+def without(tmp_path: Path) -> Callable[..., dict[str, str]]:
+    """``without("PIL")``: the environment of a process in which these modules are not installed."""
+
+    def hidden(*modules: str) -> dict[str, str]:
+        folder = tmp_path / "hidden"
+        folder.mkdir(exist_ok=True)
+        for name in modules:
+            text = f'raise ModuleNotFoundError("No module named {name!r}", name="{name}")\n'
+            (folder / f"{name}.py").write_text(text)
+        return {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
+
+    return hidden
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from genai_pipeline.cli.chat.completion import offers
-from genai_pipeline.cli.chat.conversation import MAX_FORKS, Forks, content
+from genai_pipeline.cli.chat.conversation import MAX_FORKS, Forks
 from genai_pipeline.cli.chat.model import Model
 from genai_pipeline.cli.chat.options import ChatOptions
 from genai_pipeline.cli.chat.repl import Repl
@@ -444,12 +444,6 @@ def test_tool_calls_are_shown_and_their_results_given(held: Held, tmp_path: Path
     assert script.errors == []
     assert "the call of f waits for its result, too" in script.notes
     assert chat.conversation.session.messages == ()
-
-
-def test_media_go_with_what_is_said() -> None:
-    parts = [{"type": "image", "image": "cat.png"}]
-    assert content("What is it?", parts) == [*parts, {"type": "text", "text": "What is it?"}]
-    assert content("Hello", []) == "Hello"
 
 
 def test_completion_knows_commands_and_what_stands_behind_them(opened: Open, tmp_path: Path) -> None:

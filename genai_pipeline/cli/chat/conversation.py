@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from genai_pipeline.engine.session import Mark, Message
 from genai_pipeline.errors import RequestError
@@ -123,11 +123,6 @@ class Forks:
         if len(self._conversations) >= MAX_FORKS:
             message = f"there are {MAX_FORKS} forks already, as many as may be"
             raise RequestError(message, param="name", hint=f"go on in one of them: {one_of(self._conversations)}")
-
-
-def content(text: str, media: Sequence[Mapping[str, Any]]) -> str | list[Mapping[str, Any]]:
-    """The content of a message: a text alone, or parts."""
-    return [*media, {"type": "text", "text": text}] if media else text
 
 
 def _marks(messages: Sequence[Message]) -> list[Mark]:

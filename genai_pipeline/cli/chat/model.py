@@ -82,7 +82,7 @@ class Model:
         from genai_pipeline.config import LoadOptions
         from genai_pipeline.errors import PackageInvalidError
         from genai_pipeline.importers.pull import lending, resolve
-        from genai_pipeline.pipeline import check_package
+        from genai_pipeline.checking import check_package
 
         LoadOptions.of(**{name: value for name, value in loading.items() if name != "precision"})
         _find_providers(loading.get("providers"))

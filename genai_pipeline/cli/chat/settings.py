@@ -9,7 +9,7 @@ from genai_pipeline.cli.chat.figures import figures, table
 from genai_pipeline.cli.chat.model import available_providers
 from genai_pipeline.cli.chat.options import check
 from genai_pipeline.cli.written import pairs
-from genai_pipeline.errors import OptionError, RequestError
+from genai_pipeline.errors import GenaiError, OptionError, RequestError
 from genai_pipeline.problems import nearest
 
 if TYPE_CHECKING:
@@ -92,6 +92,13 @@ def _show_params(chat: Chat, name: str) -> None:
 def _loaded(chat: Chat) -> None:
     """Say what is there now; options that it will not take are told at once, not at the next turn."""
     chat.terminal.note(f"this is {chat.model.title}; what was said so far goes on with it")
+    try:
+        messages = chat.conversation.session.messages
+        if messages:
+            chat.pipe.tokenize(messages=messages)
+    except GenaiError as error:  # pictures for a package that takes none, a system message for a template without
+        chat.terminal.failure(error)
+        chat.terminal.note("note: what was said so far does not suit it; /rewind, or /model with the one before")
     try:
         check(chat.pipe, chat.options.request)
     except RequestError as error:

@@ -48,8 +48,20 @@ def _by_name(slashes: Iterable[Slash]) -> Mapping[str, Slash]:
 SLASHES: Final = _by_name(
     (
         Slash("system", "[TEXT]", "Show or set the system message; '-' takes it out.", "text", talking.system),
-        Slash("image", "FILE", "Show the model a picture with what is said next.", "file", talking.image),
-        Slash("audio", "FILE", "Let the model hear a file with what is said next.", "file", talking.audio),
+        Slash(
+            "image",
+            "[FILE]",
+            "Show the model a picture with what is said next; list those that wait; '-' takes them out.",
+            "file",
+            talking.image,
+        ),
+        Slash(
+            "audio",
+            "[FILE]",
+            "Let the model hear a sound with what is said next; list those that wait; '-' takes them out.",
+            "file",
+            talking.audio,
+        ),
         Slash("tool", "RESULT", "Give the result of the tool call that was asked for.", "text", talking.tool),
         Slash(
             "session",

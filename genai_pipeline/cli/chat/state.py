@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from genai_pipeline.cli.chat.conversation import Conversation, Forks
 from genai_pipeline.cli.chat.figures import Tally
+from genai_pipeline.cli.media_in import Attachment
 
 if TYPE_CHECKING:
     from genai_pipeline.cli.chat.model import Model
@@ -24,7 +25,7 @@ class Chat:
     options: ChatOptions
     forks: Forks
     tally: Tally = field(default_factory=Tally)
-    media: list[dict[str, Any]] = field(default_factory=list)  # parts that go with what is said next
+    media: list[Attachment] = field(default_factory=list)  # files that go with what is said next
     presses: int = 0  # of Ctrl-C, since anything else was typed
     ended: bool = False
 

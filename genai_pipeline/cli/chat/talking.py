@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from genai_pipeline.cli.chat.figures import table
 from genai_pipeline.cli.chat.turns import tool_turn
+from genai_pipeline.cli.media_in import Attachment, content, naming
 from genai_pipeline.errors import OptionError, RequestError
 from genai_pipeline.problems import nearest, one_of
 
@@ -29,12 +30,12 @@ def system(chat: Chat, argument: str) -> None:
 
 
 def image(chat: Chat, argument: str) -> None:
-    """Attach a picture."""
+    """Attach a picture, show those that wait, or take them out."""
     _attach(chat, "image", argument)
 
 
 def audio(chat: Chat, argument: str) -> None:
-    """Attach a recording."""
+    """Attach a sound, show those that wait, or take them out."""
     _attach(chat, "audio", argument)
 
 
@@ -96,15 +97,25 @@ _SESSION = {"save": _save, "load": _load}
 
 
 def _attach(chat: Chat, modality: str, argument: str) -> None:
-    """Keep a file for what is said next. Raises RequestError where the package has no use for it."""
+    """Keep a file for what is said next, show what is kept, or let it go. Raises RequestError or MediaError."""
     if modality not in chat.model.takes:
         message = f"{chat.model.name} takes no {modality}: none of its inputs is one"
         raise RequestError(message, param=modality, hint=f"it takes: {one_of(chat.model.takes)}")
+    kept = [one for one in chat.media if one.modality == modality]
     if not argument:
-        raise RequestError(f"/{modality} takes a file", param=modality, hint="name one behind it")
-    path = Path(argument).expanduser()
-    if not path.is_file():
-        raise RequestError(f"{path} is no file", param=modality)
-    part: dict[str, Any] = {"type": modality, modality: str(path)}
-    chat.media.append(part)
-    chat.terminal.note(f"{path.name} goes with what you say next")
+        chat.terminal.show("\n".join(one.path for one in kept) or f"no {modality} waits; /{modality} FILE adds one")
+    elif argument == "-":
+        chat.media[:] = [one for one in chat.media if one.modality != modality]
+        chat.terminal.note(f"{len(kept)} taken out")
+    else:
+        added = Attachment.read(modality, str(Path(argument).expanduser()))
+        _try(chat, [*chat.media, added])
+        chat.media.append(added)
+        chat.terminal.note(f"{added.path} goes with what you say next")
+
+
+def _try(chat: Chat, media: list[Attachment]) -> None:
+    """Let the package read files, and its template place them, so that what is refused is refused now."""
+    places = {f"messages[0].content[{index}]": one.path for index, one in enumerate(media)}
+    with naming(places):
+        chat.pipe.tokenize(messages=[{"role": "user", "content": content("x", media)}])

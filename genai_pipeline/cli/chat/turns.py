@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from genai_pipeline.cli.chat.conversation import content
 from genai_pipeline.cli.chat.reply import ask
+from genai_pipeline.cli.media_in import content, naming
 from genai_pipeline.engine.session import Mark
 from genai_pipeline.errors import RequestError
 
@@ -20,7 +20,9 @@ def say(chat: Chat, text: str) -> None:
     """Say something, with the media that wait for it. Raises the error that ended the turn, which then never was."""
     held = chat.conversation
     before = held.session.checkpoint()
-    _ask(chat, content(text, chat.media), {})
+    place = f"messages[{len(before.messages)}].content"
+    with naming({f"{place}[{index}]": one.path for index, one in enumerate(chat.media)}):
+        _ask(chat, content(text, chat.media), {})
     held.keep(before)
     chat.media.clear()
 
