@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from genai_pipeline.errors import GenaiError as GenaiError
+    from genai_pipeline.loading import compile as compile
+    from genai_pipeline.loading import load as load
+    from genai_pipeline.loading import validate as validate
     from genai_pipeline.ops.media import Audio as Audio
     from genai_pipeline.ops.media import Image as Image
     from genai_pipeline.ops.timed_text import Segment as Segment
     from genai_pipeline.pipeline import Pipeline as Pipeline
-    from genai_pipeline.pipeline import compile as compile
-    from genai_pipeline.pipeline import load as load
-    from genai_pipeline.pipeline import validate as validate
     from genai_pipeline.problems import Problem as Problem
     from genai_pipeline.tasks import Transcript as Transcript
     from genai_pipeline.types import Event as Event
@@ -34,9 +34,9 @@ _HOMES = {
     "Result": "types",
     "Segment": "ops.timed_text",
     "Transcript": "tasks",
-    "compile": "pipeline",
-    "load": "pipeline",
-    "validate": "pipeline",
+    "compile": "loading",
+    "load": "loading",
+    "validate": "loading",
 }
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The Python API: load a package, generate, stream, run; and check or compile one without running it."""
+"""The Python API of a loaded package: generate, stream, run, and the tasks that packages do."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from genai_pipeline.checking import accept, check_package
-from genai_pipeline.config import LoadArguments, LoadOptions
-from genai_pipeline.errors import OptionError, RequestError
-from genai_pipeline.problems import Problem
+from genai_pipeline.config import LoadOptions
+from genai_pipeline.errors import RequestError
 from genai_pipeline.types import RequestOptions, Result, Score
 
 if TYPE_CHECKING:
@@ -27,72 +24,10 @@ if TYPE_CHECKING:
     from genai_pipeline.engine.sessions import Sessions
     from genai_pipeline.engine.streams import AsyncStream, Stream, Submit
     from genai_pipeline.graph.plan import ExecutionPlan
-    from genai_pipeline.metadata.model import PackageSpec
     from genai_pipeline.ops.media import Audio
     from genai_pipeline.preprocess.tokenizer import Tokenizer
     from genai_pipeline.sampling.params import GenerationOptions
     from genai_pipeline.tasks import Transcript, Transcription
-
-
-def validate(path: str | Path) -> tuple[PackageSpec | None, tuple[Problem, ...]]:
-    """Check a package in layers; gives the typed metadata (None when it cannot be read) and every problem found."""
-    checked = check_package(path)
-    return checked.spec, checked.problems
-
-
-def compile(spec: PackageSpec) -> ExecutionPlan:
-    """The execution plan of checked metadata; ``plan.graph`` is a networkx DiGraph. Raises PackageInvalidError."""
-    from genai_pipeline.graph.compile import compile_package
-    from genai_pipeline.metadata.model import PackageSpec
-
-    if not isinstance(spec, PackageSpec):
-        hint = "spec, problems = validate(package); spec is None where the metadata cannot be read"
-        raise OptionError(f"compile takes what validate gives, not {spec!r}", param="spec", hint=hint)
-    plan, problems = compile_package(spec)
-    return accept(str(spec.file), plan, problems)
-
-
-def load(
-    package: str | Path,
-    *,
-    precision: str | None = None,
-    progress: Callable[..., None] | None = None,
-    **arguments: Unpack[LoadArguments],
-) -> Pipeline:
-    """Load a package by folder, metadata file or known name, which is pulled on first use.
-
-    ``arguments`` are those of ``config.LoadArguments``; ``profile`` writes a trace of the engine to that file. Raises
-    PackageNotFoundError, PackageInvalidError with every problem, BackendError or OptionError.
-    """
-    from genai_pipeline.importers.progress import silent
-    from genai_pipeline.importers.pull import lending, resolve
-    from genai_pipeline.kv.budget import machine_memory, parse_memory
-
-    options = LoadOptions.of(**arguments)
-    parse_memory(options.memory, machine_memory())
-    path = resolve(package, precision=precision, progress=progress or silent)
-    checked = check_package(path, lending(progress or silent))
-    plan = accept(str(path), checked.plan, checked.problems)
-    return Pipeline(plan, checked.tokenizers, options, _draft_package(plan, options, progress or silent))
-
-
-def _draft_package(plan: ExecutionPlan, options: LoadOptions, progress: Callable[..., None]) -> DraftPackage | None:
-    """The package that drafts for ``plan``, checked; None where none does."""
-    from genai_pipeline.engine.draft_model import DraftPackage
-    from genai_pipeline.engine.limits import context_length
-    from genai_pipeline.importers.pull import lending, resolve
-    from genai_pipeline.speculative.compatible import check_draft_package, drafted_loop
-    from genai_pipeline.speculative.options import PackageDrafts, draft_kind
-
-    kind = draft_kind(options.draft, plan.package.speculative)
-    if not isinstance(kind, PackageDrafts):
-        return None
-    path = resolve(kind.package, precision=None, progress=progress)
-    checked = check_package(path, lending(progress))
-    draft = accept(str(path), checked.plan, checked.problems)
-    own = context_length(draft.package, replace(options, context_length=None))
-    loop = check_draft_package(plan, drafted_loop(plan), draft, (context_length(plan.package, options), own))
-    return DraftPackage(draft, loop, checked.tokenizers, kind.tokens)
 
 
 class Pipeline:
@@ -325,6 +260,3 @@ class Pipeline:
             return lambda: self._assembly.engine.cancel(state)  # keeps this pipeline alive as long as the stream
 
         return submit
-
-
-__all__ = ["Pipeline", "check_package", "compile", "load", "validate"]

@@ -2,8 +2,8 @@
 
     python tools/bench_media.py SOUND.wav [--rounds 3]
 
-Whisper transcribes the sound eight times one after another and eight times at once; decoding rows of SmolLM2 in the same
-process keep their pace while a window of 30 s is encoded beside them; the voice says a sentence of about ten seconds.
+Whisper transcribes the sound eight times one after another and eight times at once; rows that decode keep their pace
+while a window of 30 s is encoded beside them; the voice says a sentence of about ten seconds.
 Results of encoders are not kept here. Prints ratios, medians of rounds in one run.
 """
 
@@ -43,35 +43,44 @@ def together(pipe: Any, sound: str) -> float:
 
 
 def gap(pipe: Any, sound: Any, rows: int = 8) -> float:
-    """Largest gap between tokens of decoding windows while another window is encoded, over the undisturbed median."""
-    moments: list[float] = []
-    loop = next(iter(pipe._assembly.engine._loops.values()))
-    run = loop.run
+    """Largest gap between decode runs of eight rows while another window is encoded, over their median before."""
+    engine = pipe._assembly.engine
+    (loop,) = engine._loops.values()
+    (encoder,) = engine._side_lane._stages.values()
+    run, encode = loop.run, encoder.run
+    decoded: list[float] = []
+    encoded: list[tuple[float, float]] = []
 
-    def timed(kind: str, batch: Any) -> Any:
+    def timed_run(kind: str, batch: Any) -> Any:
         logits = run(kind, batch)
-        if kind == "decode":
-            moments.append(time.perf_counter())
+        if kind == "decode" and batch.size >= rows - 1:  # the first may have ended before the last one came
+            decoded.append(time.perf_counter())
         return logits
 
-    loop.run = timed
-    streams = [pipe.stream_run({"audio": sound}, ignore_eos=True, max_new_tokens=120) for _ in range(rows)]
-    while len(moments) < 30:
-        time.sleep(0.01)
-    start = time.perf_counter()
-    other = pipe.stream_run(
-        {"audio": (np.random.default_rng(len(moments)).normal(0, 0.1, 480_000), 16_000)}, max_new_tokens=1
-    )
-    for _ in other:
-        pass
-    stop = time.perf_counter()
-    for stream in streams:
-        for _ in stream:
-            pass
-    del loop.run
-    gaps = [(b - a, a) for a, b in itertools.pairwise(moments)]
-    calm = median(size for size, at in gaps if at < start)
-    return max(size for size, at in gaps if start - calm <= at <= stop) / calm
+    def timed_encode(jobs: Any) -> Any:
+        begin = time.perf_counter()
+        outputs = encode(jobs)
+        encoded.append((begin, time.perf_counter()))
+        return outputs
+
+    loop.run, encoder.run = timed_run, timed_encode
+    try:
+        noise = np.random.default_rng(rows).normal(0, 0.1, 480_000).astype(np.float32)
+        streams = [pipe.stream_run({"audio": sound}, ignore_eos=True, max_new_tokens=220) for _ in range(rows)]
+        while len(decoded) < 15:
+            time.sleep(0.01)
+        with pipe.stream_run({"audio": (noise, 16_000)}, max_new_tokens=1) as other:
+            for _ in other:
+                pass
+        for stream in streams:
+            for _ in stream:
+                pass
+    finally:
+        del loop.run, encoder.run
+    begin, end = encoded[-1]
+    calm = median(after - before for before, after in itertools.pairwise(decoded) if after < begin)
+    during = [after - before for before, after in itertools.pairwise(decoded) if begin <= after and before <= end]
+    return max(during) / calm
 
 
 def first_sound(pipe: Any) -> float:

@@ -18,7 +18,7 @@ from genai_pipeline.engine.request import Request, RequestState
 from genai_pipeline.engine.sequence import Sequence
 from genai_pipeline.engine.text_output import TextOutput
 from genai_pipeline.errors import GraphRunError
-from genai_pipeline.pipeline import check_package
+from genai_pipeline.checking import check_package
 from genai_pipeline.sampling.params import GenerationOptions
 from genai_pipeline.speculative.drafter import Want
 from genai_pipeline.testing import TinyPackage, write_package

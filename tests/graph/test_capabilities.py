@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from genai_pipeline.graph.capabilities import SUPPORTED, package_needs
+from genai_pipeline.graph.capabilities import SUPPORTED
 from genai_pipeline.graph.compile import compile_package
+from genai_pipeline.graph.package_needs import package_needs
 from genai_pipeline.graph.scope import Scope
 from genai_pipeline.metadata.capabilities import CAPABILITIES
 from genai_pipeline.metadata.model import PackageSpec
