@@ -186,7 +186,10 @@ def test_a_decode_loop_per_item(open_stages: Any, open_tiny: Any) -> None:
 
 
 def test_several_choices_need_a_loop_of_the_request(open_stages: Any) -> None:
-    pipe = open_stages([{"id": "one", "run": "double", "inputs": {"x": "prompt.tokens"}}], {"out": "one.y"})
+    inputs = {"input_ids": "loop.tokens", "attention_mask": "loop.attention_mask"}
+    decoder = {"run": "decoder", "inputs": inputs, "outputs": {"logits": "logits"}}
+    say = {"id": "say", "loop": "decode", "prompt": "data.rows", "body": [decoder], "logits": "logits"}
+    pipe = open_stages([{"id": "each", "for_each": "data.rows", "body": [say]}], {"tokens": "each.say.tokens"})
     with pytest.raises(RequestError, match="several choices"):
         pipe.generate("a", n=2)
 
