@@ -19,7 +19,7 @@ from genai_pipeline.server.abilities import unsupported_task
 from genai_pipeline.server.api_errors import api_error
 from genai_pipeline.server.callers import Caller
 from genai_pipeline.server.exchange import Exchange
-from genai_pipeline.server.media_parts import received
+from genai_pipeline.server.media_received import received
 from genai_pipeline.types import Event
 
 

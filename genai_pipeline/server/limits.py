@@ -16,7 +16,7 @@ class Limits:
 
     body_bytes: int = 1 << 20  # what is read in one go, by libraries that let nobody else run, stays short
     media_bytes: int = 32 << 20  # of a body that may hold media, and of all media of a conversation
-    media_room_bytes: int = 256 << 20  # of large bodies and fetched media of all requests under way
+    media_room_bytes: int = 512 << 20  # of large bodies, and the media in them, of all requests under way
     media_items: int = 32  # images and sounds of a conversation
     header_bytes: int = 32 << 10
     json_depth: int = 64

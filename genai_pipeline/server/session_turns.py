@@ -13,7 +13,7 @@ from genai_pipeline.errors import GenaiError
 from genai_pipeline.server.api_errors import api_error, bad_request
 from genai_pipeline.server.asking import Asked, borrow, follow, queueing
 from genai_pipeline.server.exchange import Exchange
-from genai_pipeline.server.media_parts import received
+from genai_pipeline.server.media_received import check_kept, received
 from genai_pipeline.server.openai.chat import read_messages
 from genai_pipeline.server.session_store import Held, SessionStore
 from genai_pipeline.types import Event
@@ -64,6 +64,7 @@ async def ask_session(
     held.live()
     pipe = await borrow(request, held.model)
     (given,) = await received(request, pipe, [said])
+    check_kept(request, held.live().messages, given)
     content = given.pop("content")
     exchange: Exchange = request.state.exchange
     session = exchange.held.enter_context(held.claim())

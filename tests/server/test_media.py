@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import base64
+import http.server
 import itertools
 import json
+import struct
 import sys
+import threading
+import zlib
 from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import httpx
+import numpy as np
 import pytest
 from anthropic import Anthropic
 from openai import OpenAI
 from PIL import Image
 
+from genai_pipeline.server import media_urls
+from genai_pipeline.server.limits import Limits
+from genai_pipeline.server.media_urls import MediaFetcher, MediaRules
 from genai_pipeline.testing.media import write_listener, write_vlm
 from genai_pipeline.testing.signals import quarters, tone, wav_bytes
 
@@ -228,3 +237,174 @@ def test_sessions_go_on_with_what_was_shown(seeing: str, http: Any) -> None:
         f"{seeing}/v1/sessions/{opened['id']}/messages", json={"content": [{"type": "image", "image": "/x"}]}
     )
     assert bad.status_code == 400
+
+
+def ask(http: Any, url: str, *parts: Any, **options: Any) -> Any:
+    return http.post(f"{url}/v1/chat/completions", json={"messages": said(*parts), **options})
+
+
+def test_parts_of_text_and_images_keep_their_order(live: Any, tiny: Any, tmp_path: Path, http: Any) -> None:
+    seeing, blind = live(write_vlm(tmp_path / "vlm")), live(tiny())
+    answer = ask(http, seeing, shown(*OTHERS), "and", shown())
+    assert answer.json()["choices"][0]["message"]["content"] == OTHERS_SEEN + SEEN
+    refused = ask(http, blind, "what?", shown())
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "messages[0].content[1]")
+    assert "takes no image" in refused.json()["error"]["message"]
+    heard_by_none = ask(http, seeing, heard("600Hz", "soft"))
+    assert "takes no audio" in heard_by_none.json()["error"]["message"]
+    assert (
+        http.post(f"{seeing}/v1/chat/completions", json={"messages": [{"role": "user", "content": []}]}).status_code
+        == 400
+    )
+
+
+def lying_png() -> bytes:
+    """A picture whose header says 50 000 x 50 000."""
+    header = struct.pack(">IIBBBBB", 50_000, 50_000, 8, 2, 0, 0, 0)
+    chunk = b"IHDR" + header
+    return b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + chunk + struct.pack(">I", zlib.crc32(chunk)) + png()[33:]
+
+
+def test_an_odd_image_is_a_400_and_a_stream_beside_it_goes_on(seeing: str, http: Any) -> None:
+    body = {"messages": said("what?", shown()), "max_tokens": 200, "ignore_eos": True, "temperature": 0}
+    alone = http.post(f"{seeing}/v1/chat/completions", json=body).json()["choices"][0]["message"]["content"]
+    odd = [b"no picture", png()[:60], lying_png(), b"\xff\xd8\xff" + b"\0" * 50, b"GIF89a"]
+    with http.stream("POST", f"{seeing}/v1/chat/completions", json={**body, "stream": True}) as stream:
+        lines = (json.loads(line[6:]) for line in stream.iter_lines() if line.startswith("data: {"))
+        text = next(lines)["choices"][0]["delta"].get("content") or ""
+        with httpx.Client(timeout=60) as other:
+            for data in odd:
+                answer = ask(other, seeing, {"type": "image_url", "image_url": {"url": data_url(data)}})
+                error = answer.json()["error"]
+                assert (answer.status_code, error["param"]) == (400, "messages[0].content[0]"), error
+        text += "".join(line["choices"][0]["delta"].get("content") or "" for line in lines)
+    assert text == alone
+    assert ask(http, seeing, shown()).json()["choices"][0]["message"]["content"] == SEEN
+
+
+INSIDE = [
+    "http://127.0.0.1/x.png",
+    "http://localhost/x.png",
+    "http://169.254.169.254/latest/meta-data",
+    "http://[::1]/x.png",
+    "http://2130706433/x.png",
+    "https://user@localhost/x.png",
+    "http://localhost:22/x.png",
+    "file:///etc/passwd",
+    "ftp://localhost/x.png",
+    "gopher://localhost",
+    "//localhost/x.png",
+]
+
+
+@pytest.mark.parametrize("hosts", [(), ("localhost", "127.0.0.1", "169.254.169.254", "::1")])
+def test_addresses_inside_are_refused_even_if_they_are_listed(
+    live: Any, tmp_path: Path, http: Any, hosts: tuple[str, ...]
+) -> None:
+    url = live(write_vlm(tmp_path / "vlm"), media=MediaRules(hosts=hosts))
+    for inside in INSIDE:
+        answer = ask(http, url, {"type": "image_url", "image_url": {"url": inside}})
+        error = answer.json()["error"]
+        assert (answer.status_code, error["code"]) == (400, "media_not_allowed"), inside
+        assert error["param"] == "messages[0].content[0].image_url.url"
+        assert inside not in error["message"]
+
+
+class Host(http.server.BaseHTTPRequestHandler):
+    """Serves a picture, and sends to others."""
+
+    def do_GET(self) -> None:
+        self.send_response(302 if self.path == "/moved" else 200)
+        if self.path == "/moved":
+            self.send_header("Location", "http://inside.test/picture.png")
+        if self.path == "/huge":
+            self.send_header("Content-Length", str(1 << 30))
+        self.end_headers()
+        if self.path != "/moved":
+            self.wfile.write(png())
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[MediaFetcher]:
+    """What fetches from a host on this machine as if it were outside; ``inside.test`` is where nobody may go."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Host) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        monkeypatch.setitem(media_urls.PORTS, "http", server.server_address[1])
+        yield MediaFetcher(
+            MediaRules(hosts=("media.test", "inside.test")),
+            resolve=lambda name, port: ["127.0.0.1" if name == "media.test" else "10.0.0.1"],
+            allowed=lambda address: str(address) == "127.0.0.1",
+        )
+        server.shutdown()
+        thread.join()
+
+
+def test_images_by_url_come_from_listed_hosts(serving: Any, tmp_path: Path, outside: MediaFetcher) -> None:
+    server = serving(write_vlm(tmp_path / "vlm"))
+    server.app.state.media = outside
+    with httpx.Client(timeout=60) as client:
+
+        def look(path: str) -> Any:
+            return ask(client, server.url, {"type": "image_url", "image_url": {"url": f"http://media.test/{path}"}})
+
+        assert look("picture.png").json()["choices"][0]["message"]["content"] == SEEN
+        for path, code in (("moved", "media_not_allowed"), ("huge", "media_too_large")):
+            answer = look(path)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (400, code)
+            assert "test" not in answer.json()["error"]["message"]
+        anthropic = Anthropic(base_url=server.url, api_key="none")
+        block: Any = {"type": "image", "source": {"type": "url", "url": "http://media.test/picture.png"}}
+        messages: Any = [{"role": "user", "content": [block]}]
+        message = anthropic.messages.create(model="tiny-vlm", max_tokens=20, messages=messages)
+        assert message.content[0].text == SEEN  # type: ignore[union-attr]
+
+
+def test_bodies_may_be_larger_by_their_media_alone(live: Any, tiny: Any, tmp_path: Path, http: Any) -> None:
+    limits = Limits(body_bytes=20_000, media_bytes=200_000)
+    seeing, blind = (live(package, limits=limits) for package in (write_vlm(tmp_path / "vlm"), tiny()))
+    file = BytesIO()
+    rng = np.random.default_rng(0)
+    Image.fromarray(rng.integers(0, 255, (150, 150, 3), np.uint8)).save(file, "PNG")
+    large = {"type": "image_url", "image_url": {"url": data_url(file.getvalue())}}
+    assert len(file.getvalue()) > 3 * limits.body_bytes
+    assert ask(http, seeing, large).status_code == 200
+    assert ask(http, blind, large).status_code == 413
+    too_long = ask(http, seeing, "x" * 30_000, large)
+    assert (too_long.status_code, too_long.json()["error"]["code"]) == (413, "body_too_large")
+    answer = http.post(f"{seeing}/v1/completions", json={"prompt": "x" * 30_000})
+    assert answer.status_code == 413
+    escaped = json.dumps({"messages": said(large)}).replace("/", "\\/").encode()
+    json_header = {"content-type": "application/json"}
+    assert http.post(f"{seeing}/v1/chat/completions", content=escaped, headers=json_header).status_code == 200
+    session = http.post(f"{seeing}/v1/sessions", json={}).json()["id"]
+    turns = [http.post(f"{seeing}/v1/sessions/{session}/messages", json={"content": [large]}) for _ in range(3)]
+    assert [turn.status_code for turn in turns] == [200, 200, 400]
+    assert turns[-1].json()["error"]["code"] == "too_many_media"
+
+
+def test_numbers_of_media_and_room_for_them_are_limited(live: Any, tmp_path: Path, http: Any) -> None:
+    few = live(write_vlm(tmp_path / "vlm"), limits=Limits(media_items=3))
+    answer = ask(http, few, *[shown()] * 4)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "too_many_media")
+    assert ask(http, few, *[shown()] * 3).status_code == 200
+    narrow = live(write_vlm(tmp_path / "vlm2"), limits=Limits(media_room_bytes=len(png()) + 10))
+    assert ask(http, narrow, shown()).status_code == 200
+    full = ask(http, narrow, shown(), shown())
+    assert (full.status_code, full.json()["error"]["code"]) == (503, "media_room_full")
+    assert "retry-after" in full.headers
+    assert ask(http, narrow, shown()).status_code == 200  # it was given back
+    many = live(write_vlm(tmp_path / "vlm3"))
+    refused = ask(http, many, *[shown()] * 5)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "images")
+
+
+def test_stored_responses_are_shown_without_their_data(seeing: str, http: Any) -> None:
+    image = {"type": "input_image", "image_url": data_url(png())}
+    items = [{"role": "user", "content": [{"type": "input_text", "text": "a"}, image]}]
+    made = http.post(f"{seeing}/v1/responses", json={"input": items}).json()
+    (item,) = http.get(f"{seeing}/v1/responses/{made['id']}/input_items").json()["data"]
+    assert item["content"] == [{"type": "input_text", "text": "a"}, {"type": "input_image", "image_url": None}]

@@ -10,6 +10,7 @@ from genai_pipeline.problems import nearest
 from genai_pipeline.server.api_errors import bad_request
 from genai_pipeline.server.bodies import SHOWN, Fields
 from genai_pipeline.server.conversation import Content, Conversation, Part
+from genai_pipeline.server.inline_media import is_data_url
 from genai_pipeline.server.media_parts import Source, read_detail, read_sound
 
 Item = dict[str, Any]
@@ -48,6 +49,21 @@ def read_items(items: Sequence[Mapping[str, Any]], conversation: Conversation, p
         fields.ignore(*_IDENTITY)
         read(fields, conversation, at)
         fields.skip_rest("/v1/responses")
+
+
+def without_data(item: Item) -> Item:
+    """An item as it is shown: an image or a sound whose data are in it without these."""
+    content = item.get("content")
+    return {**item, "content": [_without_data(part) for part in content]} if isinstance(content, list) else item
+
+
+def _without_data(part: Any) -> Any:
+    if not isinstance(part, dict):
+        return part
+    if part.get("type") == "input_audio":
+        return {**part, "input_audio": {**part["input_audio"], "data": None}}
+    url = part.get("image_url")
+    return {**part, "image_url": None} if isinstance(url, str) and is_data_url(url) else part
 
 
 def _message(fields: Fields, conversation: Conversation, at: str) -> None:

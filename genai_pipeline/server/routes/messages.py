@@ -19,7 +19,7 @@ from genai_pipeline.server.api_errors import ApiError, anthropic_body, api_error
 from genai_pipeline.server.asking import ask_pipe, borrow
 from genai_pipeline.server.bodies import read_media_json
 from genai_pipeline.server.conversation import relocated
-from genai_pipeline.server.media_parts import received
+from genai_pipeline.server.media_received import received
 from genai_pipeline.server.relay import Numbered, note_failure, numbered, opened, whole
 from genai_pipeline.server.replies import json_reply
 from genai_pipeline.server.sse import EventStreamResponse, Named

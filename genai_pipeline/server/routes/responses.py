@@ -13,8 +13,8 @@ from genai_pipeline.server.api_errors import ApiError, bad_request
 from genai_pipeline.server.asking import ask_pipe, borrow
 from genai_pipeline.server.bodies import read_media_json
 from genai_pipeline.server.conversation import Conversation, relocated
-from genai_pipeline.server.json_text import encode
-from genai_pipeline.server.openai.responses_input import Item, read_items
+from genai_pipeline.server.json_text import encode, text_size
+from genai_pipeline.server.openai.responses_input import Item, read_items, without_data
 from genai_pipeline.server.openai.responses_object import ResponseObject
 from genai_pipeline.server.openai.responses_request import NAMES, ResponseRequest, read_request
 from genai_pipeline.server.openai.responses_store import MAX_ITEMS, ResponseStore, Stored
@@ -83,7 +83,7 @@ class _Keeping:
         response = made.object()
         before, nbytes = ((), 0) if self._previous is None else (self._previous.items, self._previous.nbytes)
         inputs = (*before, *self._read.items)
-        nbytes += len(await encode(self._read.items)) + 2 * len(await encode(response))
+        nbytes += 2 * sum(map(text_size, self._read.items)) + 2 * len(await encode(response))
         self._store.put(self._caller, response, (*inputs, *response["output"]), len(inputs), nbytes)
 
 
@@ -112,7 +112,8 @@ async def input_items(request: Request) -> Response:
     """The items that a stored response answered, the latest first unless ``order=asc``."""
     stored = _stored(request)
     items: list[Item] = [
-        {"id": f"item_{index}", "type": "message", **item} for index, item in enumerate(stored.items[: stored.inputs])
+        {"id": f"item_{index}", "type": "message", **without_data(item)}
+        for index, item in enumerate(stored.items[: stored.inputs])
     ]
     order = request.query_params.get("order", "desc")
     if order not in ("asc", "desc"):

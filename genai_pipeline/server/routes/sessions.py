@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from genai_pipeline.server.bodies import Fields, read_json, read_media_json
-from genai_pipeline.server.media_parts import described
+from genai_pipeline.server.media_received import described
 from genai_pipeline.server.openai.chat import read_chat
 from genai_pipeline.server.replies import json_reply
 from genai_pipeline.server.routes.chat import reply

@@ -13,7 +13,7 @@ from genai_pipeline.errors import GenaiError
 from genai_pipeline.server.api_errors import api_error, bad_request
 from genai_pipeline.server.asking import borrow
 from genai_pipeline.server.bodies import Fields, read_json, read_media_json
-from genai_pipeline.server.media_parts import received
+from genai_pipeline.server.media_received import received
 from genai_pipeline.server.openai.chat import read_messages
 from genai_pipeline.server.replies import json_reply
 
