@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 
 import genai_pipeline as gp
+from genai_pipeline.checking import check_package
 from genai_pipeline.cli.benching.load import Job, Schedule
 from genai_pipeline.cli.benching.measure import Record
 from genai_pipeline.cli.benching.ours import OwnContestant
 from genai_pipeline.cli.benching.turns import Child, answer
-from genai_pipeline.checking import check_package
 
 ROWS, TOKENS = 16, 96
 _QUESTIONS = (

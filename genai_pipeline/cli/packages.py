@@ -25,8 +25,8 @@ def loaded(output: Output, package: str, options: Mapping[str, Any]) -> Pipeline
 
 def checked(output: Output, package: str, precision: str | None) -> tuple[str, CheckedPackage]:
     """The path of a package and what the checks found; raises PackageInvalidError with all problems when it has any."""
-    from genai_pipeline.importers.pull import lending, resolve
     from genai_pipeline.checking import check_package
+    from genai_pipeline.importers.pull import lending, resolve
 
     with output.progress() as progress:
         path = resolve(package, precision=precision, progress=progress)

@@ -26,8 +26,8 @@ def footprint(served: Served, limit: int | None) -> int:
     """
     if limit is None:
         return 0
-    from genai_pipeline.importers.pull import lending, resolve
     from genai_pipeline.checking import check_package
+    from genai_pipeline.importers.pull import lending, resolve
 
     checked = check_package(resolve(served.package, precision=served.precision), lending())
     weights = 0 if checked.plan is None else weight_bytes(checked.plan)

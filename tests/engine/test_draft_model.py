@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from genai_pipeline.backends.ort import OrtBackend
+from genai_pipeline.checking import check_package
 from genai_pipeline.config import LoadOptions
 from genai_pipeline.engine.draft_model import LAG, DraftModel, DraftPackage, open_draft_model
 from genai_pipeline.engine.memory import _process_budget, claim_memory
@@ -18,7 +19,6 @@ from genai_pipeline.engine.request import Request, RequestState
 from genai_pipeline.engine.sequence import Sequence
 from genai_pipeline.engine.text_output import TextOutput
 from genai_pipeline.errors import GraphRunError
-from genai_pipeline.checking import check_package
 from genai_pipeline.sampling.params import GenerationOptions
 from genai_pipeline.speculative.drafter import Want
 from genai_pipeline.testing import TinyPackage, write_package

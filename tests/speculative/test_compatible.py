@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from genai_pipeline.checking import check_package
 from genai_pipeline.errors import DraftPackageError
 from genai_pipeline.graph.plan import ExecutionPlan
-from genai_pipeline.checking import check_package
 from genai_pipeline.speculative.compatible import Ids, check_draft_package, differences
 from genai_pipeline.testing import GraphBuilder, TinyPackage, write_package
 

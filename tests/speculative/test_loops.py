@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from genai_pipeline.checking import check_package
 from genai_pipeline.errors import OptionError
 from genai_pipeline.graph.plan import ExecutionPlan
 from genai_pipeline.metadata.model import CarrySpec
-from genai_pipeline.checking import check_package
 from genai_pipeline.speculative.loops import check_loop, runs_alone
 from genai_pipeline.testing import write_package
 

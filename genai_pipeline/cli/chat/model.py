@@ -79,10 +79,10 @@ class Model:
 
     def _find(self, package: str, loading: Mapping[str, Any]) -> None:
         """Pull and check the package while the old one is still there. Raises PackageError or OptionError."""
+        from genai_pipeline.checking import check_package
         from genai_pipeline.config import LoadOptions
         from genai_pipeline.errors import PackageInvalidError
         from genai_pipeline.importers.pull import lending, resolve
-        from genai_pipeline.checking import check_package
 
         LoadOptions.of(**{name: value for name, value in loading.items() if name != "precision"})
         _find_providers(loading.get("providers"))

@@ -32,8 +32,8 @@ async def graph(request: Request) -> Response:
 
 def _compiled(served: Served) -> dict[str, Any]:
     """The plan of a package on disk. Raises ApiError 503 when there is none."""
-    from genai_pipeline.importers.pull import lending, resolve
     from genai_pipeline.checking import check_package
+    from genai_pipeline.importers.pull import lending, resolve
 
     try:
         checked = check_package(resolve(served.package, precision=served.precision), lending())
