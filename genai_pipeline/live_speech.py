@@ -17,6 +17,7 @@ from genai_pipeline.preprocess.audio.windows import Cuts, cut, loudness
 from genai_pipeline.tasks import Transcript
 
 Transcribe = Callable[[tuple[FloatArray, int]], Transcript]
+_STEP_SECONDS: Final = 0.05  # in which the first sound is looked for
 _AHEAD: Final = 6000  # blocks that are read before they are listened to: ten minutes of blocks of a tenth of a second
 
 
@@ -79,14 +80,25 @@ def transcribe_live(
 ) -> Iterator[Segment]:
     """Segments of speech with times from the beginning of the stream; a stretch without timed segments is one."""
     pauses = pauses or Pauses()
-    for start, samples in stretches(blocks, rate, pauses):
-        if loudness(samples, rate) <= pauses.silence:
+    for first, whole in stretches(blocks, rate, pauses):
+        quiet = _quiet_before(whole, rate, pauses)
+        start, samples = first + quiet, whole[quiet:]
+        if not len(samples):
             continue
         offset, seconds = start / rate, len(samples) / rate
         found = transcribe((samples, rate))
         for segment in found.segments or (Segment(0.0, seconds, found.text),):
             if segment.text.strip():
                 yield Segment(offset + segment.start, offset + segment.end, segment.text)
+
+
+def _quiet_before(samples: FloatArray, rate: int, pauses: Pauses) -> int:
+    """How many samples at the beginning are silence, but for half a pause before the first sound; all without any."""
+    step = max(1, round(_STEP_SECONDS * rate))
+    for start in range(0, len(samples), step):
+        if loudness(samples[start : start + step], rate) > pauses.silence:
+            return max(0, start - round(pauses.pause * rate) // 2)
+    return len(samples)
 
 
 def _complete(held: FloatArray, rate: int, pauses: Pauses) -> int:
