@@ -16,6 +16,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
@@ -26,7 +27,7 @@ from genai_pipeline.server.inline_media import Media, is_data_url, media_type, r
 
 PIECE: Final = 1 << 16
 LONGEST_URL: Final = 8192  # characters; data URLs may be as long as their media
-FETCHES: Final = 8  # at once, so that slow hosts do not take all worker threads
+FETCHES: Final = 8  # at once
 PORTS: Final = {"http": 80, "https": 443}
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 
@@ -82,14 +83,13 @@ class MediaFetcher:
         self._rules = rules
         self._resolve = resolve
         self._allowed = allowed
-        self._slots = asyncio.Semaphore(FETCHES)
+        self._threads = ThreadPoolExecutor(FETCHES, "fetch")  # slow hosts keep no other work waiting
 
     async def fetch(self, url: str, param: str | None = None) -> Media:
         """What is behind a URL. Raises ApiError 400 that names the field and not the URL."""
         if is_data_url(url):
             return await asyncio.to_thread(read_data_url, url, self._rules.max_bytes, param)
-        async with self._slots:
-            return await asyncio.to_thread(self.fetch_now, url, param)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self.fetch_now, url, param)
 
     def fetch_now(self, url: str, param: str | None = None) -> Media:
         """The same on the thread that calls."""
