@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from genai_pipeline.checking import check_package
 from genai_pipeline.cli.benching.contest import Remote
 from genai_pipeline.cli.benching.load import Lengths, Load, Schedule
 from genai_pipeline.cli.benching.measure import Record, figures, medians, percentile, ratios
 from genai_pipeline.cli.benching.peer import peer_config
 from genai_pipeline.errors import BackendError, OptionError
-from genai_pipeline.checking import check_package
 from genai_pipeline.testing import TinyPackage, write_package
 
 Command = Callable[..., Any]
