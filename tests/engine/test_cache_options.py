@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from genai_pipeline.checking import check_package
 from genai_pipeline.config import LoadOptions
 from genai_pipeline.errors import OptionError
-from genai_pipeline.pipeline import Pipeline, check_package
+from genai_pipeline.pipeline import Pipeline
 from genai_pipeline.testing import TinyPackage, write_package
 
 PAGE = 16 * 2 * 2 * 2 * 8 * 4  # tokens, layers, parts, heads, head_dim, float32
