@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import networkx as nx
 
+from genai_pipeline.graph.folding import folded
 from genai_pipeline.graph.plan import ExecutionPlan
 
 _SHAPES: Final = {  # kind -> (Mermaid brackets, Graphviz shape)
@@ -47,7 +48,7 @@ def to_mermaid(plan: ExecutionPlan) -> str:
     box, drawing = _draw(plan)
     lines = ["flowchart LR", *_mermaid_box(box, 1)]
     for (source, target, dashed), labels in drawing.edges.items():
-        text = f'|"{_mermaid_text(", ".join(labels))}"|' if labels else ""
+        text = f'|"{_mermaid_text(", ".join(folded(labels)))}"|' if labels else ""
         lines.append(f"  {source} {'-.->' if dashed else '-->'}{text} {target}")
     lines += [f'  {node} -.->|"runs"| {body.id}' for node, body in drawing.bodies]
     return "\n".join(lines) + "\n"
@@ -59,7 +60,7 @@ def to_dot(plan: ExecutionPlan) -> str:
     lines = [f"digraph {_quoted(plan.package.name)} {{", "  rankdir=LR;", "  compound=true;", *_dot_box(box, 1)]
     for (source, target, dashed), labels in drawing.edges.items():
         style = ", style=dashed" if dashed else ""
-        lines.append(f"  {source} -> {target} [label={_quoted(', '.join(labels))}{style}];")
+        lines.append(f"  {source} -> {target} [label={_quoted(', '.join(folded(labels)))}{style}];")
     for node, body in drawing.bodies:  # an edge to a box is one to a node in it that ends at the border
         lines.append(f'  {node} -> {body.nodes[0].id} [label="runs", style=dashed, lhead=cluster_{body.id}];')
     return "\n".join([*lines, "}"]) + "\n"

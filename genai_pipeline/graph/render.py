@@ -5,8 +5,9 @@
 | key | content |
 |---|---|
 | ``name``, ``summary``, ``capabilities`` | of the package |
-| ``inputs``, ``parameters``, ``outputs`` | by name, with modality or type |
-| ``stages`` | in the order they run: ``id``, ``kind``, ``component`` or ``op``, ``inputs`` (port to binding), ``loop`` (what a loop reads besides), ``outputs`` (port to value key), ``reads``, ``drop_after``, ``after_choice``, ``batch_key``, ``for_each`` (key of the list it runs over) and ``body`` (``id``, ``kind``, ``levels``, ``stages``) of loops and groups |
+| ``inputs``, ``parameters``, ``outputs`` | by name, with modality or type; of an input its ``program`` and ``placeholder`` |
+| ``programs`` | by name, steps with ``op`` and ``with`` |
+| ``stages`` | in the order they run: ``id``, ``kind``, ``component`` or ``op``, ``with`` (parameters of the operation), ``when``, ``inputs`` (port to binding), ``loop`` (what a loop reads besides), ``outputs`` (port to value key), ``reads``, ``drop_after``, ``after_choice``, ``batch_key``, ``for_each`` (key of the list it runs over) and ``body`` (``id``, ``kind``, ``levels``, ``stages``) of loops and groups |
 | ``levels`` | ids of the stages that may run side by side |
 | ``values`` | every value that is made or read: ``key``, ``type``, ``dtype``, ``shape``, ``produced_by``, ``scope`` |
 | ``components`` | ``model``, ports, states, ``bytes_per_token``, ``bytes_fixed`` |
@@ -16,14 +17,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from genai_pipeline.graph.diagram import to_dot, to_mermaid
 from genai_pipeline.graph.plan import ComponentPlan, ExecutionPlan, ScopePlan, StagePlan, StatePlan
+from genai_pipeline.graph.plan_text import dims, text_lines
 from genai_pipeline.graph.signature import Port
+from genai_pipeline.graph.values import is_list
 from genai_pipeline.metadata.limit_checks import constant
-from genai_pipeline.metadata.model import Binding, PackageSpec, StageSpec
+from genai_pipeline.metadata.model import (
+    Binding,
+    CollectSpec,
+    InputSpec,
+    OverSpec,
+    PackageSpec,
+    StageSpec,
+    TemplatePiece,
+)
 
 
 def to_json(plan: ExecutionPlan) -> dict[str, Any]:
@@ -33,10 +44,8 @@ def to_json(plan: ExecutionPlan) -> dict[str, Any]:
         "name": package.name,
         "summary": package.summary,
         "capabilities": sorted(plan.capabilities),
-        "inputs": {
-            name: {"modality": spec.modality, "list": spec.is_list, "required": spec.required}
-            for name, spec in package.inputs.items()
-        },
+        "inputs": {name: _input(spec) for name, spec in package.inputs.items()},
+        "programs": {name: [_call(step.op, step.params) for step in p.steps] for name, p in package.programs.items()},
         "parameters": {name: {"type": spec.type, "default": spec.default} for name, spec in package.parameters.items()},
         "outputs": {
             name: {"modality": package.outputs[name].modality, "value": key} for name, key in plan.outputs.items()
@@ -50,10 +59,26 @@ def to_json(plan: ExecutionPlan) -> dict[str, Any]:
     }
 
 
+def _input(spec: InputSpec) -> dict[str, Any]:
+    found: dict[str, Any] = {"modality": spec.modality, "list": is_list(spec), "required": spec.required}
+    named = {"program": spec.program, "max_items": spec.max_items, "default": spec.default}
+    found |= {name: value for name, value in named.items() if value is not None}
+    if spec.placeholder is not None:
+        count = spec.placeholder.count
+        written = {"token": spec.placeholder.token, "count": None if count is None else count.text}
+        found["placeholder"] = {**written, "expand": spec.placeholder.expand}
+    return found
+
+
+def _call(name: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """An operation or a step of a program with its parameters."""
+    return {"op": name, "with": dict(params)}
+
+
 def memory(plan: ExecutionPlan) -> dict[str, int | None]:
     """Bytes of state one sequence takes: per token, fixed, and with a full context where that is declared."""
     per_token = sum(component.bytes_per_token for component in plan.components.values())
-    fixed = sum(component.bytes_fixed for component in plan.components.values())
+    fixed = sum(component.bytes_fixed + _given_bytes(component) for component in plan.components.values())
     context = declared_context(plan.package)
     return {
         "bytes_per_token": per_token,
@@ -63,6 +88,12 @@ def memory(plan: ExecutionPlan) -> dict[str, int | None]:
     }
 
 
+def _given_bytes(component: ComponentPlan) -> int:
+    """Bytes of states that are written once and whose length a graph fixes."""
+    tensors = [tensor for state in component.states if not state.grows for tensor in state.tensors]
+    return sum(tensor.bytes_per_token * tensor.length for tensor in tensors if tensor.length is not None)
+
+
 def declared_context(package: PackageSpec) -> int | None:
     """The context length that a package declares; None when there is none or it depends on the request."""
     return constant(package.limits.context_length) if package.limits else None
@@ -70,7 +101,7 @@ def declared_context(package: PackageSpec) -> int | None:
 
 def to_text(plan: ExecutionPlan) -> str:
     """The plan as text for people."""
-    return "\n".join(_text_lines(plan)) + "\n"
+    return "\n".join(text_lines(to_json(plan))) + "\n"
 
 
 def _stage(stage: StagePlan) -> dict[str, Any]:
@@ -82,6 +113,7 @@ def _stage(stage: StagePlan) -> dict[str, Any]:
         found["op"] = spec.op
     found |= {
         "inputs": {port: _text(bound) for port, bound in spec.inputs.items()},
+        "with": dict(spec.params),
         "loop": dict(_loop_settings(spec)),
         "outputs": dict(stage.outputs),
         "reads": dict(stage.reads),
@@ -89,6 +121,8 @@ def _stage(stage: StagePlan) -> dict[str, Any]:
         "after_choice": stage.after_choice,
         "batch_key": list(stage.batch_key),
     }
+    if spec.when is not None:
+        found["when"] = spec.when.text
     if stage.each is not None:
         found["for_each"] = stage.each
     if stage.body is not None:
@@ -101,11 +135,12 @@ def _loop_settings(spec: StageSpec) -> Iterator[tuple[str, str]]:
     decode, iterate = spec.decode, spec.iterate
     if decode is not None:
         if decode.prompt_template is not None:
-            yield "prompt", " ".join(piece.text for piece in decode.prompt_template)
+            yield "prompt", " ".join(map(_template_piece, decode.prompt_template))
         bound = {"prompt": decode.prompt, "logits": decode.logits, "tokens": decode.tokens}
     elif iterate is not None:
-        over = iterate.over.value if iterate.over else None
-        bound = {"count": iterate.count, "over": over, "until": iterate.until, "max": iterate.max}
+        if iterate.over is not None:
+            yield "over", _over(iterate.over)
+        bound = {"count": iterate.count, "until": iterate.until, "max": iterate.max}
     else:
         return
     for key, value in bound.items():
@@ -113,6 +148,24 @@ def _loop_settings(spec: StageSpec) -> Iterator[tuple[str, str]]:
             yield key, value if isinstance(value, str) else value.text
     for name, carry in (decode or iterate).carry.items():  # type: ignore[union-attr]
         yield f"carry.{name}", f"{carry.initial.text}, then {carry.next.text}"
+    for name, one in (decode or iterate).collect.items():  # type: ignore[union-attr]
+        yield f"collect.{name}", _collected(one)
+
+
+def _template_piece(piece: TemplatePiece) -> str:
+    return piece.text if piece.when is None else f"{piece.text} (when {piece.when.text})"
+
+
+def _over(over: OverSpec) -> str:
+    """What an iterate loop goes over, and how."""
+    around = f", {over.before} before and {over.after} after them" if over.before or over.after else ""
+    return f"{over.value.text}, {over.chunk} of axis {over.axis} a step{around}"
+
+
+def _collected(one: CollectSpec) -> str:
+    """What a loop joins of its steps."""
+    axis = "" if one.axis is None else f", joined on axis {one.axis}"
+    return f"{one.value} of each step{axis}"
 
 
 def _scope(scope: ScopePlan) -> dict[str, Any]:
@@ -144,6 +197,8 @@ def _values(plan: ExecutionPlan) -> Iterator[dict[str, Any]]:
 
 def _component(component: ComponentPlan) -> dict[str, Any]:
     found: dict[str, Any] = {"model": component.model}
+    if component.spec.package is not None:
+        found["package"] = component.spec.package
     if component.model_later is not None:
         found["model_later"] = component.model_later
     state_ports = _state_ports(component)
@@ -172,71 +227,15 @@ def _state(state: StatePlan) -> dict[str, Any]:
         "layers": len({tensor.layer for tensor in state.tensors}),
         "parts": sorted({tensor.part for tensor in state.tensors}),
         "dtypes": sorted({tensor.dtype for tensor in state.tensors}),
-        "shapes": sorted({_dims(tensor.shape) for tensor in state.tensors}),
+        "shapes": sorted({dims(tensor.shape) for tensor in state.tensors}),
+        "from": state.source,
+        "bytes_given": sum(one.bytes_per_token * (one.length or 0) for one in state.tensors if not state.grows),
         "bytes_per_token": sum(tensor.bytes_per_token for tensor in state.tensors) if state.grows else 0,
     }
 
 
 def _text(bound: Binding | tuple[Binding, ...]) -> str:
     return "[" + ", ".join(item.text for item in bound) + "]" if isinstance(bound, tuple) else bound.text
-
-
-def _text_lines(plan: ExecutionPlan) -> Iterator[str]:
-    facts = to_json(plan)
-    yield facts["name"] + (f": {facts['summary']}" if facts["summary"] else "")
-    yield "capabilities: " + ", ".join(facts["capabilities"])
-    for kind, detail in (("inputs", "modality"), ("parameters", "type"), ("outputs", "modality")):
-        if facts[kind]:
-            yield f"{kind}: " + ", ".join(f"{name} ({entry[detail]})" for name, entry in facts[kind].items())
-    yield "stages, in the order they run:"
-    values = {value["key"]: value for value in facts["values"]}
-    yield from _stage_lines(facts["stages"], values, 1)
-    for name, component in facts["components"].items():
-        yield f"component {name}: {component['model']}"
-        for side in ("inputs", "outputs"):
-            for port in component[side]:
-                yield f"  {side[:-1]} {port['name']}: {port['dtype']} {_dims(port['shape'])}"
-        for state in component["states"]:
-            yield f"  state {state['update']}: {_state_text(state)}"
-    yield from _memory_lines(facts["memory"])
-    if facts["left_out"]:
-        yield "left out, since no output depends on them: " + ", ".join(facts["left_out"])
-
-
-def _stage_lines(stages: list[dict[str, Any]], values: Mapping[str, Any], depth: int) -> Iterator[str]:
-    indent = "  " * depth
-    for stage in stages:
-        doer = stage.get("component") or stage.get("op")
-        late = " (once the token is chosen)" if stage["after_choice"] else ""
-        each = f" for each of {stage['for_each']}" if "for_each" in stage else ""
-        yield f"{indent}{stage['id']}: {stage['kind']}{f' {doer}' if doer else ''}{each}{late}"
-        for port, bound in {**stage["inputs"], **stage["loop"]}.items():
-            yield f"{indent}  {port} <- {bound}"
-        for port, key in stage["outputs"].items():
-            yield f"{indent}  {port} -> {key}{_value_text(values.get(key))}"
-        if "body" in stage:
-            yield from _stage_lines(stage["body"]["stages"], values, depth + 1)
-
-
-def _value_text(value: Mapping[str, Any] | None) -> str:
-    if value is None or value["dtype"] is None:
-        return ""
-    return f" ({value['dtype']} {_dims(value['shape'])})"
-
-
-def _dims(shape: Sequence[int | str] | None) -> str:
-    return "of unknown rank" if shape is None else "[" + ", ".join(str(dim) or "?" for dim in shape) + "]"
-
-
-def _state_text(state: Mapping[str, Any]) -> str:
-    of = f"{state['tensors']} tensors in {state['layers']} layers, {', '.join(state['dtypes'])}"
-    return f"{of} {', '.join(state['shapes'])}, {state['bytes_per_token']:,} bytes per token"
-
-
-def _memory_lines(facts: Mapping[str, int | None]) -> Iterator[str]:
-    yield f"state per sequence: {facts['bytes_per_token']:,} bytes per token and {facts['bytes_fixed']:,} fixed"
-    if facts["context_length"] is not None:
-        yield f"with the declared context of {facts['context_length']:,} tokens: {facts['bytes_at_context']:,} bytes"
 
 
 __all__ = ["declared_context", "memory", "to_dot", "to_json", "to_mermaid", "to_text"]
