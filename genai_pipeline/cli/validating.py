@@ -33,20 +33,31 @@ def validate(
         typer.Argument(help="Package folders, metadata files, folders of packages, or names that were pulled."),
     ],
     form: Annotated[Literal["text", "json", "github"], typer.Option("--format", help="How to report.")] = "text",
+    run: Annotated[bool, typer.Option("--run", help="Also load each and run one short made-up request.")] = False,
 ) -> None:
     """Check packages: syntax, schema, references, data flow, graphs, tokenizer, capabilities."""
-    import genai_pipeline as gp
-
     packages = [package for path in paths for package in packages_of(path)]
     found: list[Problem] = []
-    for package in packages:
-        found += gp.validate(package)[1]
+    with ctx.obj.waiting("checking ..."):
+        for package in packages:
+            found += _checked(package, run=run)
     failed = any(problem.severity == "error" for problem in found)
     REPORTS[form](found, failed)
     output: Output = ctx.obj
     output.note(_count(len(packages), found))
     if failed:
         raise typer.Exit(INVALID)
+
+
+def _checked(package: Path, *, run: bool) -> Sequence[Problem]:
+    """Problems of one package; it runs only where it has no error."""
+    import genai_pipeline as gp
+    from genai_pipeline.cli.trial import problems_of
+
+    spec, problems = gp.validate(package)
+    if not run or spec is None or any(problem.severity == "error" for problem in problems):
+        return problems
+    return [*problems, *problems_of(spec, package)]
 
 
 def packages_of(name: str) -> Sequence[Path]:

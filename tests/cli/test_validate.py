@@ -10,8 +10,12 @@ from typing import Any
 import pytest
 
 from genai_pipeline.cli.reports import REPORTS
+from genai_pipeline.cli.trial import _parameter, _sample
+from genai_pipeline.metadata.model import InputSpec, ParameterSpec
 from genai_pipeline.problems import Location, Problem
 from genai_pipeline.testing import TinyPackage, write_package
+from genai_pipeline.testing.media import write_embedder, write_listener, write_towers, write_vlm
+from genai_pipeline.testing.voices import write_speaker, write_transcriber
 
 Command = Callable[..., Any]
 FIELDS = ["file", "line", "column", "path", "code", "message", "hint", "severity"]
@@ -106,3 +110,62 @@ def test_a_known_name_that_was_pulled_is_checked(command: Command, smollm2_f32: 
     ran = command("validate", "smollm2-135m")
     assert (ran.code, ran.out) == (0, "")
     assert "checked, no problems" in ran.err
+
+
+def test_run_asks_the_package_something_short(command: Command, tiny: TinyPackage, tmp_path: Path) -> None:
+    writers = (write_vlm, write_listener, write_towers, write_transcriber, write_speaker, write_embedder)
+    packages = [write(tmp_path / str(number)) for number, write in enumerate(writers)]
+    texts = [write_package(tmp_path / kind, kind).path for kind in ("kv", "embeds", "cross", "recurrent")]
+    ran = command("validate", "--run", tiny.path, *packages, *texts)
+    assert (ran.code, ran.out, ran.err) == (0, "", "11 packages checked, no problems\n")
+
+
+def test_run_names_what_it_does_not_reach(command: Command, tmp_path: Path) -> None:
+    def never(metadata: dict[str, Any]) -> None:
+        metadata["stages"][1]["when"] = "parameters.hear"
+        metadata["inputs"]["parameters"] = {"hear": {"type": "boolean", "default": False}}
+
+    package = write_towers(tmp_path / "towers", edit=never)
+    ran = command("validate", "--run", package, "--format", "json")
+    (problem,) = json.loads(ran.out)["problems"]
+    assert (ran.code, problem["code"], problem["severity"]) == (0, "trial.not_reached", "note")
+    assert problem["message"] == "the sample does not reach the component 'sound_tower'"
+    assert (problem["path"], problem["line"] > 0) == ("components.sound_tower", True)
+    assert command("validate", package).out == ""
+
+
+def test_run_reports_a_request_that_fails(command: Command, tmp_path: Path) -> None:
+    def beyond(metadata: dict[str, Any]) -> None:
+        metadata["stages"][1]["over"]["axis"] = 4
+
+    package = write_speaker(tmp_path / "speaker", edit=beyond)
+    assert command("validate", package).code == 0
+    ran = command("validate", "--run", package)
+    assert ran.code == 3
+    assert "error[trial.failed]: a request fails: 'sound' goes over axis 4 of a value with 2 axes" in ran.out
+
+
+def test_run_says_where_no_sample_fits(command: Command, tmp_path: Path) -> None:
+    def shorter(metadata: dict[str, Any]) -> None:
+        metadata["preprocess"]["prepare"][0]["decode"]["max_seconds"] = 0.05
+
+    ran = command("validate", "--run", write_transcriber(tmp_path / "scribe", edit=shorter))
+    assert ran.code == 0
+    assert "note[trial.no_sample]: no sample fits: audio" in ran.out
+    assert ran.out.count("trial.not_reached") == 3  # ear, embedding, decoder
+
+
+def test_run_does_not_load_what_is_invalid(command: Command, broken: TinyPackage) -> None:
+    ran = command("validate", "--run", broken.path)
+    assert (ran.code, ran.out) == (3, command("validate", broken.path).out)
+
+
+def test_run_gives_tensors_and_parameters_their_declared_forms() -> None:
+    at = Location("x")
+    vector = _sample(InputSpec(at, "v", "vector", options={"dtype": "float16", "shape": (3,)}), 1.0)
+    assert (vector.dtype, vector.shape) == ("float16", (3,))
+    assert _sample(InputSpec(at, "i", "items"), 1.0) == [0.0]
+    assert _sample(InputSpec(at, "t", "text", default="hi", is_list=True), 1.0) == ["hi"]
+    assert _parameter(ParameterSpec(at, "n", "integer", minimum=3)) == 3
+    assert _parameter(ParameterSpec(at, "c", "choice", values=("a", "b"))) == "a"
+    assert _parameter(ParameterSpec(at, "b", "boolean")) is True
