@@ -200,9 +200,13 @@ class Requests:
         self._carry_out(state, work)
 
     def _carry_out(self, state: RequestState, work: Work) -> None:
-        for event in self._outputs.events(work.pieces):
-            state.request.emit(event)
         self._queue(work)
+        try:
+            for event in self._outputs.events(work.pieces):
+                state.request.emit(event)
+        except GenaiError as error:  # what a stage made is no sound: its request ends, and no other
+            self.end(state, "error", error)
+            return
         if not work.over:
             if state.held is not None and _says(state.held):  # text does not wait for other stages
                 said, state.held = state.held, only_end(state.held)

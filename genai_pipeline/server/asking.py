@@ -8,16 +8,17 @@ Nothing has to be closed: what a request holds is let go when its response has e
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from starlette.requests import Request
 
-from genai_pipeline.errors import GenaiError
+from genai_pipeline.errors import CapacityError, GenaiError
 from genai_pipeline.pipeline import Pipeline
 from genai_pipeline.server.abilities import unsupported_task
-from genai_pipeline.server.api_errors import api_error
+from genai_pipeline.server.api_errors import api_error, unavailable
 from genai_pipeline.server.callers import Caller
+from genai_pipeline.server.conversation import relocated
 from genai_pipeline.server.exchange import Exchange
 from genai_pipeline.server.media_received import received
 from genai_pipeline.types import Event
@@ -57,7 +58,10 @@ async def borrow(request: Request, model: str | None) -> Pipeline:
     exchange.model = host.resolve(model)
     exchange.held.enter_context(caller.request())
     exchange.held.callback(lambda: caller.spend(exchange.spent))
-    pipe: Pipeline = await exchange.held.enter_async_context(host.use(exchange.model))
+    try:
+        pipe: Pipeline = await exchange.held.enter_async_context(host.use(exchange.model))
+    except CapacityError as error:
+        raise unavailable("there is no room for the model", code="model_too_large") from error
     return pipe
 
 
@@ -93,16 +97,20 @@ async def ask_pipe(
     prompt: str | None = None,
     *,
     names: Mapping[str, str] | None = None,
+    places: Sequence[str] = (),
     **arguments: Any,
 ) -> Asked:
-    """Ask a pipeline that was borrowed; one request may ask several times."""
+    """Ask a pipeline that was borrowed; one request may ask several times. Raises ApiError.
+
+    ``places``: where each message stands in the body, if not in a list of messages.
+    """
     await require(request, request.state.exchange.model, "generate")
     if "messages" in arguments:
         arguments["messages"] = await received(request, pipe, arguments["messages"])
     try:
         stream = await pipe.aopen(prompt, **queueing(request, arguments))
     except GenaiError as error:
-        raise api_error(error, names) from error
+        raise relocated(api_error(error, names), places) from error
     return follow(request, pipe, stream)
 
 

@@ -14,7 +14,7 @@ from starlette.requests import Request
 
 from genai_pipeline.pipeline import Pipeline
 from genai_pipeline.preprocess.messages import MODALITY_OF_PART
-from genai_pipeline.server.api_errors import bad_request
+from genai_pipeline.server.api_errors import ApiError, bad_request
 from genai_pipeline.server.inline_media import read_base64, too_large
 from genai_pipeline.server.media_parts import Source, unsupported_part
 from genai_pipeline.server.media_urls import MediaFetcher
@@ -87,10 +87,13 @@ async def _read_all(request: Request, sources: Sequence[Source]) -> list[bytes]:
 
 
 async def _read(fetcher: MediaFetcher, source: Source, most: int, room: Claim) -> bytes:
-    if source.form == "base64":
-        data = await asyncio.to_thread(read_base64, source.text, most, source.param)
-    else:
-        data = (await fetcher.fetch(source.text, source.param)).data
+    try:
+        if source.form == "base64":
+            data = await asyncio.to_thread(read_base64, source.text, most, source.param)
+        else:
+            data = (await fetcher.fetch(source.text, source.param)).data
+    except ApiError as error:
+        raise bad_request(f"{source.param}: {error.message}", source.param, code=error.code or "") from error
     room.take(len(data))
     return data
 

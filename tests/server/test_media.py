@@ -219,6 +219,21 @@ def test_other_interfaces_read_no_paths_either(seeing: str, http: Any, path: str
     assert "/x" not in answer.json()["error"]["message"].replace("/x-", "")
 
 
+def test_each_interface_names_its_own_field(seeing: str, http: Any) -> None:
+    system = {"system": "s", "max_tokens": 3}
+    source = {"type": "base64", "media_type": "image/png", "data": "?"}
+    picture = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(b"x").decode()}
+    for given, place in ((source, ".content[1].source.data"), (picture, "")):
+        content = [{"type": "text", "text": "a"}, {"type": "image", "source": given}]
+        body = {**system, "messages": [{"role": "user", "content": content}]}
+        message = http.post(f"{seeing}/v1/messages", json=body).json()["error"]["message"]
+        assert message.startswith(f"messages[0]{place}"), message
+    image = {"type": "input_image", "image_url": "data:image/png;base64,?"}
+    items = [{"role": "user", "content": "a"}, {"role": "user", "content": [image]}]
+    error = http.post(f"{seeing}/v1/responses", json={"instructions": "s", "input": items}).json()["error"]
+    assert error["param"] == "input[1].content[0].image_url"
+
+
 def test_sessions_go_on_with_what_was_shown(seeing: str, http: Any) -> None:
     opened = http.post(f"{seeing}/v1/sessions", json={"messages": said("first", shown())}).json()
     said_now = {"content": [{"type": "text", "text": "more"}, shown(*OTHERS)]}

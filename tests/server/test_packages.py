@@ -222,3 +222,10 @@ def test_a_package_that_was_to_leave_and_stayed_is_not_loaded_again(host: Any, m
         assert [figures["loads"] for figures in host.stats() if figures["name"] == "a"] == [1]
 
     run(host("a", "b", memory=ROOM_FOR_ONE), work)
+
+
+def test_a_package_that_finds_no_memory_is_not_the_fault_of_who_asks(live: Any, tiny: Any, http: Any) -> None:
+    url = live(tiny(), preload="none", load={"memory": 64})
+    answer = http.post(f"{url}/v1/completions", json={"prompt": "a"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "model_too_large")
+    assert "bytes" not in answer.json()["error"]["message"]

@@ -9,10 +9,12 @@ import wave
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 from openai import OpenAI
 
+from genai_pipeline.testing.builder import GraphBuilder
 from genai_pipeline.testing.voices import RATE, SAMPLES, speech_vocabulary, spoken, write_speaker
 
 PATH = "/v1/audio/speech"
@@ -117,3 +119,26 @@ def test_a_client_that_leaves_cancels(serving: Any, tmp_path: Path, http: Any) -
         pass
     assert engine()["requests"]["cancelled"] == 1
     assert http.post(server.url + PATH, json={"input": TEXT}).status_code == 200
+
+
+def test_what_fails_under_way_ends_without_an_end(live: Any, tmp_path: Path, http: Any) -> None:
+    package = write_speaker(tmp_path / "speaker")
+    bad = speech_vocabulary().id("e") / 1024
+    graph = GraphBuilder("voice")
+    levels, speed = graph.input("levels", "float32", ["b", "s"]), graph.input("speed", "float32", [1])
+    broken = graph.op("Div", speed, graph.op("Sub", levels, bad))  # one token has no finite samples
+    repeated = graph.op("Expand", graph.op("Unsqueeze", broken, [-1]), [1, 1, SAMPLES])
+    graph.output("wave", graph.op("Reshape", repeated, [0, -1]), "float32", ["b", "samples"])
+    graph.save(package / "voice.onnx")
+    url = live(package)
+    body = {"input": "abcde", "response_format": "pcm"}
+    with http.stream("POST", url + PATH, json=body) as answer:
+        assert answer.status_code == 200
+        with pytest.raises(httpx.RemoteProtocolError):
+            answer.read()
+    lines = http.post(url + PATH, json={**body, "stream_format": "sse"}).text.strip().split("\n\n")
+    assert len(lines) == 3  # two pieces, and what went wrong
+    assert json.loads(lines[-1].removeprefix("data: "))["error"]["type"] == "server_error"
+    early = http.post(url + PATH, json={**body, "input": "e"})
+    assert (early.status_code, early.json()["error"]["type"]) == (500, "server_error")
+    assert http.post(url + PATH, json={**body, "input": "abcd"}).status_code == 200  # nobody else notices

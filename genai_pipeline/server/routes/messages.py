@@ -30,10 +30,8 @@ async def create(request: Request) -> Response:
     read = read_request(await read_media_json(request))
     pipe = await borrow(request, read.model)
     options = {**read.options, **_switch(read, pipe)}
-    try:
-        asked = await ask_pipe(request, pipe, names=NAMES, messages=read.conversation.messages, **options)
-    except ApiError as error:
-        raise relocated(error, read.conversation.places) from error
+    said = read.conversation
+    asked = await ask_pipe(request, pipe, names=NAMES, places=said.places, messages=said.messages, **options)
     made = MessageObject(asked.model, options, pipe, asked.prompt_tokens)
     events = numbered((asked,))
     if read.stream:

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from genai_pipeline.server.api_errors import ApiError, bad_request
 from genai_pipeline.server.asking import ask_pipe, borrow
 from genai_pipeline.server.bodies import read_media_json
-from genai_pipeline.server.conversation import Conversation, relocated
+from genai_pipeline.server.conversation import Conversation
 from genai_pipeline.server.json_text import encode, text_size
 from genai_pipeline.server.openai.responses_input import Item, read_items, without_data
 from genai_pipeline.server.openai.responses_object import ResponseObject
@@ -32,10 +32,8 @@ async def create(request: Request) -> Response:
     previous = None if read.previous is None else store.get(request.state.caller.id, read.previous, PREVIOUS)
     conversation = _conversation(read, previous)
     pipe = await borrow(request, read.model)
-    try:
-        asked = await ask_pipe(request, pipe, names=NAMES, messages=conversation.messages, **read.options)
-    except ApiError as error:
-        raise relocated(error, conversation.places) from error
+    places, messages = conversation.places, conversation.messages
+    asked = await ask_pipe(request, pipe, names=NAMES, places=places, messages=messages, **read.options)
     made = ResponseObject(read, asked.model, pipe)
     keeping = _Keeping(store, request.state.caller.id, read, previous)
     events = numbered((asked,))
