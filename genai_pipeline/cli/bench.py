@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from genai_pipeline.cli.output import Output, write, write_json
+from genai_pipeline.cli.outputs import answer_of
 from genai_pipeline.errors import OptionError
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from genai_pipeline.cli.benching.load import Encode, Load
 
 OWN = "genai-pipeline"
+_OTHER_LOADS = "tools/bench_media.py measures packages that see, hear and speak"
 _PEERS = ("onnxruntime-genai",)
 _ROWS = (
     ("output tokens/s", "output_tokens_per_second", 1.0),
@@ -124,11 +126,20 @@ def _package(output: Output, package: str, precision: str | None) -> tuple[str, 
 
 
 def _encoder(found: CheckedPackage) -> Encode:
-    """The tokenizer of the package's one text input. Raises OptionError where there is none."""
+    """The tokenizer of the package's one text input. Raises OptionError for what bench cannot measure."""
+    from genai_pipeline.problems import one_of
+
     assert found.spec is not None
-    texts = [spec for spec in found.spec.inputs.values() if spec.modality == "text"]
-    if len(texts) != 1 or len(found.spec.inputs) != 1:
-        raise OptionError("bench sends text: this package does not take one text and nothing else", param="package")
+    name, inputs = found.spec.name, found.spec.inputs.values()
+    if answer_of(found.spec) is None:
+        gives = one_of(f"{output} ({spec.modality})" for output, spec in found.spec.outputs.items())
+        message = f"bench counts tokens of an answer, which '{name}' does not make: it gives {gives}"
+        raise OptionError(message, param="package", hint=_OTHER_LOADS)
+    texts = [spec for spec in inputs if spec.modality == "text"]
+    if len(texts) != 1 or any(spec.required for spec in inputs if spec.modality != "text"):
+        takes = one_of(f"{spec.name} ({spec.modality})" for spec in inputs)
+        message = f"bench sends one text and nothing else, and '{name}' takes {takes}"
+        raise OptionError(message, param="package", hint=_OTHER_LOADS)
     tokenizer = found.tokenizers[texts[0].tokenizer or "default"]
     return lambda text: tokenizer.encode_text(text, False)
 

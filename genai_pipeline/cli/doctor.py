@@ -20,10 +20,13 @@ from genai_pipeline.errors import GenaiError
 
 _LIBRARIES = ("numpy", "onnx", "onnx-ir", "tokenizers", "networkx", "jsonschema", "jinja2", "gguf", "pyyaml")
 _EXTRAS = {
+    "image": ("pillow",),
     "audio": ("soundfile", "soxr"),
-    "server": ("starlette", "uvicorn"),
+    "server": ("starlette", "uvicorn", "prometheus-client"),
+    "chat": ("prompt_toolkit",),
     "hub": ("huggingface-hub",),
     "structured": ("llguidance",),
+    "bench": ("onnxruntime-genai",),
 }
 _MIB = 1 << 20
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from genai_pipeline.engine.iteration import Piece
 from genai_pipeline.engine.scope_run import Values
@@ -82,8 +81,10 @@ def output_value(spec: OutputSpec, value: Any) -> Any:
     return make(spec, value)
 
 
-def _vector(spec: OutputSpec, value: Any) -> NDArray[Any]:
-    """float [d], or [n, d] for a list of n items."""
+def _vector(spec: OutputSpec, value: Any) -> Any:
+    """float [d], or [n, d] for a list of n items; a list where some of these were skipped."""
+    if isinstance(value, list) and any(one is None for one in value):
+        return [None if one is None else _vector(spec, one) for one in value]
     if isinstance(value, list):
         return np.stack([_vector(spec, one) for one in value]) if value else np.zeros((0, 0), np.float32)
     array = np.asarray(value)

@@ -19,6 +19,8 @@ from genai_pipeline.cli.benching.measure import Record, figures, medians, percen
 from genai_pipeline.cli.benching.peer import peer_config
 from genai_pipeline.errors import BackendError, OptionError
 from genai_pipeline.testing import TinyPackage, write_package
+from genai_pipeline.testing.media import write_embedder, write_vlm
+from genai_pipeline.testing.voices import write_speaker, write_transcriber
 
 Command = Callable[..., Any]
 CLOSED = Load(requests=12, prompt_tokens=Lengths(3, 9), output_tokens=Lengths(2, 5), concurrency=3, shared_prefix=4)
@@ -207,6 +209,30 @@ def test_packages_that_take_more_than_text_are_refused(command: Command, tmp_pat
     ran = command("bench", package.path)
     assert (ran.code, ran.out) == (2, ""), ran.err
     assert "one text and nothing else" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("write", "says"),
+    [
+        (write_speaker, "which 'tiny-speaker' does not make: it gives audio (audio)"),
+        (write_embedder, "which 'tiny-embedder' does not make: it gives texts (vector)"),
+        (write_transcriber, "one text and nothing else, and 'tiny-transcriber' takes audio (audio), prompt (text)"),
+    ],
+)
+def test_packages_that_do_something_else_are_refused_by_name(
+    command: Command, tmp_path: Path, write: Any, says: str
+) -> None:
+    ran = command("bench", write(tmp_path / "package"))
+    assert (ran.code, ran.out) == (2, "")
+    assert says in ran.err
+    assert "tools/bench_media.py" in ran.err
+
+
+def test_pictures_that_may_be_left_out_are(command: Command, tmp_path: Path) -> None:
+    shape = ("--requests", 2, "--warm-up", 0, "--prompt-tokens", 8, "--output-tokens", 4)
+    ran = command("bench", write_vlm(tmp_path / "vlm"), *shape, "--json")
+    assert ran.code == 0
+    assert json.loads(ran.out)["contestants"]["genai-pipeline"]["median"]["output_tokens"] == 8
 
 
 def test_a_contestant_in_its_own_process_runs_the_same_load(endless: TinyPackage) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
+import re
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ from genai_pipeline.cli.output import Output
 from genai_pipeline.testing import TinyPackage
 
 Command = Callable[..., Any]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -87,6 +91,15 @@ def test_doctor_reports_machine_and_installation(command: Command, empty_cache: 
     assert "cpu" in report["runtime"]["providers"]
     assert report["processors"]["threads"] >= 1
     assert report["cache"]["folder"] == str(empty_cache)
+    assert report["extras"]["image"] == {"pillow": importlib.metadata.version("pillow")}
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    shown = {f"{extra}: {name}" for extra, names in report["extras"].items() for name in names}
+    assert shown == {
+        f"{extra}: {re.split('[<>=]', requirement)[0]}"
+        for extra, requirements in declared.items()
+        for requirement in requirements
+        if extra not in ("cpu", "gpu", "dev", "browser")
+    }
     text = command("doctor")
     assert text.code == 0
     assert str(empty_cache) in text.out
