@@ -20,14 +20,14 @@ COMMANDS = [
     shlex.split(found[1], comments=True)
     for block in BLOCKS
     for line in block.splitlines()
-    if (found := re.search(r"(?:^|\| |/)genai-pipeline (.*)", line))
+    for command in line.split(" | ")
+    if (found := re.search(r"(?:^|/)genai-pipeline (.*)", command))
 ]
 
 
 def test_there_are_commands_and_each_kind_is_shown() -> None:
-    assert {"run", "chat", "score", "validate", "inspect", "import", "list", "pull", "bench", "doctor"} == {
-        command[0] for command in COMMANDS
-    }
+    shown = {"run", "chat", "score", "validate", "inspect", "import", "list", "pull", "bench", "doctor", "serve"}
+    assert shown | {"transcribe", "speak", "embed"} == {command[0] for command in COMMANDS}
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
@@ -41,6 +41,8 @@ def test_a_command_of_the_readme_can_be_typed(
     given = command.make_context(command.name, words, resilient_parsing=False).params
     if command.name == "run":
         monkeypatch.chdir(tmp_path)
+        for name in ("receipt.png", "cat.png", "dog.png", "speech.wav"):
+            (tmp_path / name).touch()
         shown = re.search(r"`(\{\"type\": \"object\".*?\})`", README)
         assert shown is not None
         (tmp_path / "author.json").write_text(shown[1])
