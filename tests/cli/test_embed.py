@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 
 import genai_pipeline as gp
 from genai_pipeline.cli.embedding import _TOGETHER
+from genai_pipeline.cli.output import Output
 from genai_pipeline.testing import TinyPackage
 from genai_pipeline.testing.media import MediaPackage, write_embedder
 
@@ -132,3 +135,22 @@ def test_a_full_disk_and_a_reader_that_has_enough(process: Process, embedder: Me
         running.stdout.close()
         assert running.stderr.read() == b""
     assert running.returncode == 0
+
+
+def test_on_a_terminal_a_long_stdin_is_counted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    now = iter([0.0, 0.5, 1.5, 2.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(now))
+    with Output().counting("texts") as count:
+        count(256)  # soon enough
+        count(5120)
+        count(10_000)
+    assert capsys.readouterr().err == "\r\x1b[K5,120 texts\r\x1b[K10,000 texts\r\x1b[K"
+    with Output(verbosity=-1).counting("texts") as count:
+        count(5120)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)  # lines of vectors are seen there
+    with Output().counting("texts") as count:
+        count(5120)
+    assert capsys.readouterr().err == ""

@@ -249,3 +249,19 @@ def test_pictures_and_lists_of_them_are_saved(tmp_path: Path, capsys: pytest.Cap
     assert capsys.readouterr().out == "a cat\n"
     with Image.open(io.BytesIO((tmp_path / "p.png").read_bytes())) as found:
         assert found.size == (8, 8)
+
+
+def test_what_comes_beside_an_answer_follows_it(command: Command, tmp_path: Path, cat: Path) -> None:
+    def with_features(metadata: dict[str, Any]) -> None:
+        metadata["outputs"]["seen"] = {"modality": "tensor", "value": "features"}
+
+    package = write_vlm(tmp_path / "vlm", edit=with_features)
+    ran = command("run", package, "what?", "--image", cat)
+    text, beside = ran.out.splitlines()
+    assert (ran.code, text, ran.err) == (0, CAT, "")
+    colours = [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1]]
+    assert json.loads(beside) == {"seen": [[colours]]}
+    found = json.loads(command("run", package, "what?", "--image", cat, "--json").out)
+    assert (found["text"], found["outputs"]) == (CAT, {"seen": [[colours]]})
+    several = command("run", package, "what?", "--image", cat, "--n", 2)
+    assert json.loads(several.out.splitlines()[-1]) == {"seen": [[colours]]}
