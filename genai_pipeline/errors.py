@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from genai_pipeline.problems import Location, Problem
 
 
@@ -132,6 +134,20 @@ class ImportModelError(PackageError):
 
     code = "import_unsupported"
     exit_code = 1
+
+
+class ImportRefusedError(ImportModelError):
+    """Keys of a source change the answer and cannot be mapped; ``rows`` lists all of them."""
+
+    code = "import_refused"
+
+    def __init__(self, message: str, *, rows: tuple[Mapping[str, str], ...], hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.rows = rows
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error with all its refusals as JSON-ready fields."""
+        return {**super().to_dict(), "refused": [dict(row) for row in self.rows]}
 
 
 class ExpressionError(GenaiError):
