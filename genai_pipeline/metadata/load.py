@@ -7,6 +7,7 @@ from typing import Final
 
 from genai_pipeline.errors import PackageNotFoundError, PackagePathError
 from genai_pipeline.metadata.build import build
+from genai_pipeline.metadata.drafts import open_questions, unanswered, without_answers
 from genai_pipeline.metadata.generation_checks import check_generation
 from genai_pipeline.metadata.limit_checks import check_limits
 from genai_pipeline.metadata.model import PackageSpec
@@ -76,9 +77,11 @@ def _load(file: Path, resolved: Path, problems: Problems) -> PackageSpec | None:
     problems.extend(found)
     if root is None:
         return None
+    questions = open_questions(root)
+    problems.extend(questions)
     checked = check_schema(root)
-    problems.extend(checked.problems)
-    if checked.root is None:
+    problems.extend(without_answers(checked.problems, questions))
+    if checked.root is None or unanswered(questions):
         return None
     folder = file.parent.resolve()
     spec = build(checked.root, folder, file, problems)
