@@ -98,6 +98,9 @@ def _move(scratch: Path, target: Path) -> None:
 def _sync(folder: Path) -> None:
     """Brings every file of ``folder`` to the disk, so that the rename never shows a name without its bytes."""
     for path in folder.iterdir():
+        if path.is_dir():
+            _sync(path)
+            continue
         with path.open("rb") as stream:
             os.fsync(stream.fileno())
     _sync_folder(folder)

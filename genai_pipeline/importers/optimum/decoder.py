@@ -1,0 +1,56 @@
+"""Text decoders: one graph that takes tokens, keeps its cache and gives logits, in one decode loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from genai_pipeline.importers.optimum.generation import generation_defaults
+from genai_pipeline.importers.optimum.layout import MERGED, MODEL, PLAIN, WITH_PAST
+from genai_pipeline.importers.optimum.ports import bind, find_state, spans_one
+from genai_pipeline.importers.optimum.source import Source
+
+COMMENT = "Imported from a text decoder that Optimum or transformers.js laid out: one graph, one loop."
+
+
+def decoder_fields(source: Source) -> dict[str, Any]:
+    """The fields of the metadata of a text decoder."""
+    graphs = source.layout.graphs
+    role = next(role for role in (MERGED, WITH_PAST, MODEL, PLAIN) if role in graphs)
+    if role == WITH_PAST and PLAIN in graphs:
+        source.report.dropped(graphs[PLAIN], "", "the graph with a past begins with an empty one just as well")
+    component, run = decoder_parts(source, graphs[role], {})
+    return {
+        "inputs": {"prompt": {"modality": "text"}},
+        "outputs": {"text": {"modality": "text", "value": "generate.text"}},
+        "tokenizer": source.tokens(),
+        "components": {"decoder": component},
+        "stages": [decode_stage([run])],
+        **closing_fields(source),
+    }
+
+
+def decoder_parts(source: Source, file: str, given: dict[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The component of a decoder graph and the stage that runs it; ``given`` binds ports beyond the loop's own."""
+    graph = source.folder.signature(file)
+    state = find_state(file, graph, source.text, source.report)
+    inputs = bind(file, graph, state, given, source.report)
+    if "logits" not in graph.outputs:
+        source.report.refused(file, "logits", f"the graph has no such output; it has {', '.join(graph.outputs)}")
+    component: dict[str, Any] = {"model": file, **spans_one(graph)}
+    if state.entries:
+        component["kv"] = state.entries[0] if len(state.entries) == 1 else list(state.entries)
+    source.report.mapped(file, "", "components.decoder")
+    return component, {"run": "decoder", "inputs": inputs, "outputs": {"logits": "logits"}}
+
+
+def decode_stage(body: list[dict[str, Any]], prompt: Any = "prompt.tokens", **more: Any) -> dict[str, Any]:
+    """The decode loop that writes the answer."""
+    return {"id": "generate", "loop": "decode", "prompt": prompt, "body": body, "logits": "logits", **more}
+
+
+def closing_fields(source: Source, taken: frozenset[str] = frozenset({"decoder_start_token_id"})) -> dict[str, Any]:
+    """``generation`` and ``limits``; ``taken`` are the keys of generation_config.json that the caller reads."""
+    fields: dict[str, Any] = {}
+    if defaults := generation_defaults(source.generation, source.report, taken):
+        fields["generation"] = {"defaults": defaults}
+    return {**fields, "limits": {"context_length": source.context()}}

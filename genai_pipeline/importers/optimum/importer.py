@@ -1,0 +1,106 @@
+"""From a folder that Optimum or transformers.js laid out to a package folder: read, check everything, then write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from genai_pipeline.errors import ImportModelError
+from genai_pipeline.graph.signature import GraphSignature
+from genai_pipeline.importers.optimum import decoder
+from genai_pipeline.importers.optimum.document import document
+from genai_pipeline.importers.optimum.layout import EMBED, ENCODER, MERGED, MODEL, PLAIN, WITH_PAST, Layout, find_layout
+from genai_pipeline.importers.optimum.source import Source
+from genai_pipeline.importers.package_writer import check_free, new_package, package_name, write_text
+from genai_pipeline.importers.progress import Progress, silent
+from genai_pipeline.importers.report import ImportReport
+from genai_pipeline.importers.source_folder import SourceFolder
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One shape of model: how its graphs are recognised and what makes its metadata."""
+
+    title: str
+    recognises: Callable[[Layout, Callable[[str], GraphSignature]], bool]
+    fields: Callable[[Source], dict[str, Any]]
+    comment: str
+
+
+def recognises(folder: Path) -> bool:
+    """Whether a folder is laid out like this: config.json, and ONNX files with names of the format."""
+    return (folder / "config.json").is_file() and is_layout(SourceFolder(folder).onnx_files())
+
+
+def is_layout(names: Iterable[str]) -> bool:
+    """Whether some ONNX files among ``names`` are named as the format names them."""
+    try:
+        return find_layout(names) is not None
+    except ImportModelError:  # they are, and in precisions that do not go together: importing says so
+        return True
+
+
+def import_optimum(
+    source: Path, target: Path, *, precision: str | None = None, name: str | None = None, progress: Progress = silent
+) -> ImportReport:
+    """Turns the folder ``source`` into the package folder ``target``; the report has a row for every key and file.
+
+    ``precision`` is that of the graphs' suffix (fp32, fp16, quantized, int8, uint8, q4, q4f16, bnb4); None takes the
+    first that every graph has. Weights are linked, not copied. Raises ``ImportModelError`` before anything is written;
+    ``ImportRefusedError`` lists every key and port that would change the answer and cannot be mapped.
+    """
+    title = package_name(name, target)
+    check_free(target)
+    progress(f"reading {source.name}", 0, 0)
+    folder = SourceFolder(source)
+    layout = find_layout(folder.onnx_files(), precision)
+    if layout is None:
+        found = ", ".join(folder.onnx_files()) or "no ONNX files at all"
+        hint = "files are named model.onnx, decoder_model_merged.onnx, ... in the folder or in onnx/ below it"
+        raise ImportModelError(f"{source}: no ONNX file has a name of this format; there are {found}", hint=hint)
+    model = Source.of(folder, layout)
+    shape = _shape(source, layout, folder.signature)
+    fields = {"name": title, "summary": f"{title}, {layout.precision} weights", **shape.fields(model)}
+    model.close()
+    with new_package(target) as made:
+        write_text(made / "inference_metadata.yaml", document(shape.comment, fields))
+        folder.link(model.files, made)
+        for graph in dict.fromkeys(_graphs(fields)):
+            progress(f"linking {graph}", 0, 0)
+            folder.link_graph(graph, made)
+        model.report.write(made)
+    return model.report
+
+
+def _shape(source: Path, layout: Layout, signature: Callable[[str], GraphSignature]) -> Shape:
+    for shape in SHAPES:
+        if shape.recognises(layout, signature):
+            return shape
+    found = [f"{file} ({', '.join(signature(file).outputs)})" for file in layout.graphs.values()]
+    known = "; ".join(shape.title for shape in SHAPES)
+    raise ImportModelError(
+        f"{source}: these graphs make no model of a known shape: {'; '.join(found)}", hint=f"known are: {known}"
+    )
+
+
+def _graphs(fields: dict[str, Any]) -> Iterable[str]:
+    for component in fields["components"].values():
+        yield component["model"]
+
+
+def _is_decoder(layout: Layout, signature: Callable[[str], GraphSignature]) -> bool:
+    roles = set(layout.graphs)
+    if not roles or not roles <= {MERGED, PLAIN, WITH_PAST, MODEL}:
+        return False
+    graph = signature(next(iter(layout.graphs.values())))
+    takes = {"input_ids"} <= graph.inputs.keys() and "encoder_hidden_states" not in graph.inputs
+    keeps = any(name.startswith("past") for name in graph.inputs) or MODEL not in roles
+    return takes and keeps and "logits" in graph.outputs
+
+
+SHAPES: tuple[Shape, ...] = (
+    Shape("a text decoder: input_ids and past in, logits out", _is_decoder, decoder.decoder_fields, decoder.COMMENT),
+)
+_ = (EMBED, ENCODER)
