@@ -150,6 +150,12 @@ class ImportRefusedError(ImportModelError):
         return {**super().to_dict(), "refused": [dict(row) for row in self.rows]}
 
 
+class ArchiveError(PackageError):
+    """A package cannot be packed, or an archive is damaged, hostile or of another version; nothing was written."""
+
+    code = "archive_invalid"
+
+
 class ExpressionError(GenaiError):
     """An expression is outside the language, cannot be typed, or has no value for what it was given."""
 

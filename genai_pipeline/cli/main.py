@@ -21,6 +21,7 @@ from genai_pipeline.cli import (
     importing,
     inspecting,
     listing,
+    packing,
     pulling,
     running,
     scoring,
@@ -122,6 +123,7 @@ for _module in (
     importing,
     pulling,
     listing,
+    packing,
     bench,
     doctor,
 ):

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from genai_pipeline.errors import PackageError
 from genai_pipeline.graph.uses import below
-from genai_pipeline.metadata.load import load_package
+from genai_pipeline.metadata.load import METADATA_FILE, load_package
 from genai_pipeline.metadata.model import ComponentSpec, KvSpec, PackageSpec
+from genai_pipeline.metadata.paths import resolve_inside
 from genai_pipeline.problems import Problems, nearest, one_of
 
+LENDERS: Final = "lenders"  # a package may carry those it borrows from, each in lenders/NAME
 Lend = Callable[[str], Path]  # name of a package -> its folder; raises PackageError when it cannot be had
 
 
@@ -34,7 +38,7 @@ def _borrowed(
     package, name = component.package, component.component
     assert package is not None
     assert name is not None
-    lender = _lender(package, component, lend, problems, chain)
+    lender = _lender(spec, component, lend, problems, chain)
     if lender is None:
         return None
     theirs = lender.components.get(name)
@@ -56,16 +60,17 @@ def _borrowed(
 
 
 def _lender(
-    package: str, component: ComponentSpec, lend: Lend, problems: Problems, chain: tuple[str, ...]
+    spec: PackageSpec, component: ComponentSpec, lend: Lend, problems: Problems, chain: tuple[str, ...]
 ) -> PackageSpec | None:
     """The package that lends, its own borrowed components in place; None when that was reported."""
-    at = below(component.at, "package")
+    at, package = below(component.at, "package"), component.package
+    assert package is not None
     if package in chain:
         message = f"packages borrow from each other in a circle: {', '.join((*chain, package))}"
         problems.error(at, "reference.package_circle", message, "name the package that has the files")
         return None
     try:
-        lender, found = load_package(lend(package))
+        lender, found = load_package(_carried(spec, package) or lend(package))
     except PackageError as error:
         message = f"the package '{package}' cannot be borrowed from: {error.message}"
         problems.error(at, "reference.package", message, error.hint)
@@ -76,6 +81,14 @@ def _lender(
         problems.error(at, "reference.package", message, f"genai-pipeline validate {package}")
         return None
     return borrow(lender, lend, problems, chain)
+
+
+def _carried(spec: PackageSpec, package: str) -> Path | None:
+    """The folder of a lender that the package carries; it must lie inside. Raises PackagePathError."""
+    relative = f"{LENDERS}/{package}"
+    if not os.path.lexists(spec.root / relative / METADATA_FILE):
+        return None
+    return resolve_inside(spec.root, f"{relative}/{METADATA_FILE}").parent
 
 
 def _state(kv: KvSpec, component: ComponentSpec, spec: PackageSpec, problems: Problems) -> KvSpec:

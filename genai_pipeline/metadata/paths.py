@@ -27,7 +27,7 @@ def resolve_inside(root: Path, relative: str, *, folder: str = "") -> Path:
 
     The result may have another file name than the one written (a blob's hash). Raises PackagePathError.
     """
-    _check_spelling(relative)
+    check_spelling(relative)
     resolved_root = root.resolve()
     path = resolved_root / folder / relative
     try:
@@ -63,7 +63,7 @@ def is_inside(file: Path, root: Path) -> bool:
     return any(file.is_relative_to(folder) for folder in (root, *blobs))
 
 
-def _check_spelling(relative: str) -> None:
+def check_spelling(relative: str) -> None:
     """Refuse what is no relative path on every system, without looking at any file."""
     posix, windows = PurePosixPath(relative), PureWindowsPath(relative)
     if not relative or not relative.isprintable():

@@ -1,0 +1,36 @@
+"""``pack`` and ``unpack`` as commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from genai_pipeline.testing import TinyPackage
+
+Command = Callable[..., Any]
+
+
+def test_a_package_there_and_back(
+    command: Command, tiny: TinyPackage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = command("pack", tiny.path)
+    assert (ran.code, ran.out) == (0, "tiny-script.gpack\n")
+    ran = command("unpack", "tiny-script.gpack", "out")
+    assert (ran.code, ran.out) == (0, "out\n")
+    assert "all as their hashes say" in ran.err
+    assert command("validate", "out").code == 0
+    ran = command("unpack", "tiny-script.gpack")
+    assert (ran.code, ran.out) == (0, "tiny-script\n")
+
+
+def test_refusals_have_their_exit_codes(command: Command, broken: TinyPackage, tmp_path: Path) -> None:
+    assert command("pack", broken.path, tmp_path / "a.gpack").code == 3
+    (tmp_path / "b.gpack").write_bytes(b"no archive" * 10)
+    ran = command("unpack", tmp_path / "b.gpack", tmp_path / "out")
+    assert ran.code == 3
+    assert "nothing was unpacked" in ran.err
+    assert command("pack", tmp_path / "none").code == 2
