@@ -109,6 +109,7 @@ VALUES: Mapping[str, Fill] = {
 }
 
 
+_CONDITIONS = frozenset({"first"})
 PER_RUN = frozenset({"step", "first"})  # one value for all rows of a run: rows that differ in it are parted
 
 
@@ -127,9 +128,9 @@ class LoopValues:
             fill(frame, kept)
 
     def array(self, name: str) -> Array:
-        """A value in int64, for expressions."""
+        """A value in int64, or as true or false, for expressions."""
         assert self._frame is not None
-        made = GrowingArray(np.dtype(np.int64))
+        made = GrowingArray(np.dtype(np.bool_ if name in _CONDITIONS else np.int64))
         VALUES[name](self._frame, made)
         return made.array
 

@@ -36,7 +36,7 @@ def decoder_parts(source: Source, file: str, given: dict[str, str]) -> tuple[dic
     inputs = bind(file, graph, state, given, source.report)
     if "logits" not in graph.outputs:
         source.report.refused(file, "logits", f"the graph has no such output; it has {', '.join(graph.outputs)}")
-    component: dict[str, Any] = {"model": file, **spans_one(graph)}
+    component: dict[str, Any] = {"model": file, **spans_one(file, graph, source.report)}
     if state.entries:
         component["kv"] = state.entries[0] if len(state.entries) == 1 else list(state.entries)
     source.report.mapped(file, "", "components.decoder")

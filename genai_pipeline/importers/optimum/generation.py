@@ -29,7 +29,9 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {  # keys that change the answer unles
 _TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id")
 
 
-def generation_defaults(config: ConfigNode, report: ImportReport, taken: frozenset[str] = frozenset()) -> dict[str, Any]:
+def generation_defaults(
+    config: ConfigNode, report: ImportReport, taken: frozenset[str] = frozenset()
+) -> dict[str, Any]:
     """The defaults of a request that says nothing; every key gets its row. ``taken`` keys are read by the caller."""
     samples = config.boolean("do_sample", False)
     defaults: dict[str, Any] = {} if samples else {"temperature": 0}

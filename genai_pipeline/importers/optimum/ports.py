@@ -94,12 +94,17 @@ def bind(
     return bound
 
 
-def spans_one(graph: GraphSignature) -> dict[str, Any]:
-    """The component's ``span`` where later runs take one token: with a switch between two graphs; of fixed length."""
+def spans_one(file: str, graph: GraphSignature, report: ImportReport) -> dict[str, Any]:
+    """The component's ``span`` where a run takes one token: with a switch between two graphs; of fixed length.
+
+    The branch with a past was traced with one new token, and what it does with more is up to the exporter.
+    """
     token = next((graph.inputs[name] for name in (*LOOP, "inputs_embeds") if name in graph.inputs), None)
-    if token is not None and token.shape is not None and len(token.shape) > 1 and token.shape[1] == 1:
-        return {"span": {"first": 1, "later": 1}}
-    return {"span": {"first": "whole", "later": 1}} if SWITCH in graph.inputs else {}
+    single = token is not None and token.shape is not None and len(token.shape) > 1 and token.shape[1] == 1
+    if not single and SWITCH not in graph.inputs:
+        return {}
+    report.mapped(file, SWITCH if SWITCH in graph.inputs else "input_ids", "span: a prompt goes in token by token")
+    return {"span": {"first": 1, "later": 1}}
 
 
 def _update(name: str, port: Port, graph: GraphSignature) -> str | None:
