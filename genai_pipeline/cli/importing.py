@@ -16,6 +16,7 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(cls=HelpfulGroup, help="Turn a model of another format into a package.")
     group.command("gguf")(import_gguf)
     group.command("ctranslate2")(import_ctranslate2)
+    group.command("genai-config")(import_genai_config)
     app.add_typer(group, name="import")
 
 
@@ -59,3 +60,21 @@ def import_ctranslate2(
         folder = ctranslate2.import_ctranslate2(source, target, precision=precision, name=name, progress=progress)
     output.note(f"made {folder} ({precision})")
     write(f"{folder}\n")
+
+
+def import_genai_config(
+    ctx: typer.Context,
+    source: Annotated[Path, typer.Argument(metavar="SRC", help="The folder with genai_config.json.")],
+    target: Annotated[Path, typer.Argument(metavar="DST", help="The package folder to create.")],
+    name: Annotated[str | None, typer.Option(help="The package's name (default: the name of the folder).")] = None,
+) -> None:
+    """Make a package of a folder made for onnxruntime-genai: the same files, linked, with metadata."""
+    from genai_pipeline.importers import genai_config
+
+    output: Output = ctx.obj
+    with output.progress() as progress:
+        made = genai_config.import_genai_config(source, target, name=name, progress=progress)
+    for row in made.report.rows:
+        output.note(row.line)
+    output.note(f"made {made.folder}")
+    write(f"{made.folder}\n")

@@ -1,0 +1,52 @@
+"""From a folder with ``genai_config.json`` to a package: read all of it, decide about every key, then write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from genai_pipeline.importers.genai_config.decoder_package import decoder_package
+from genai_pipeline.importers.genai_config.keys import report_other_keys
+from genai_pipeline.importers.package_writer import check_free, new_package, package_name, write_text
+from genai_pipeline.importers.progress import Progress, silent
+from genai_pipeline.importers.report import ImportReport
+from genai_pipeline.importers.source_folder import SourceFolder
+
+CONFIG: Final = "genai_config.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A package that was made, and what became of each key."""
+
+    folder: Path
+    report: ImportReport
+
+
+def import_genai_config(
+    source: Path, target: Path, *, name: str | None = None, progress: Progress = silent
+) -> Imported:
+    """Turns the folder ``source`` into the package folder ``target``.
+
+    Files are linked, not copied, where the file system can. Raises ImportRefusedError listing every key that changes
+    the answer and cannot be mapped, and ImportModelError for what is missing or damaged; nothing is written then.
+    """
+    title = package_name(name, target)
+    check_free(target)
+    folder = SourceFolder(source)
+    folder.need(CONFIG, "it is what a folder made for onnxruntime-genai has")
+    progress(f"reading {CONFIG}", 0, 0)
+    config = folder.json(CONFIG)
+    report = ImportReport()
+    package = decoder_package(folder, config, title, report)
+    report_other_keys(config, report)
+    report.check(str(source))
+    with new_package(target) as scratch:
+        write_text(scratch / "inference_metadata.yaml", package.text)
+        package.tokenizer.write(folder, scratch)
+        for graph in package.graphs:
+            progress(f"linking {graph}", 0, 0)
+            folder.link_graph(graph, scratch)
+        report.write(scratch)
+    return Imported(target, report)
