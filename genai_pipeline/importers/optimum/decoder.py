@@ -4,18 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
+from genai_pipeline.graph.signature import GraphSignature
 from genai_pipeline.importers.optimum.generation import generation_defaults
-from genai_pipeline.importers.optimum.layout import MERGED, MODEL, PLAIN, WITH_PAST
+from genai_pipeline.importers.optimum.layout import MERGED, MODEL, PLAIN, WITH_PAST, Layout
 from genai_pipeline.importers.optimum.ports import bind, find_state, spans_one
 from genai_pipeline.importers.optimum.source import Source
 
 COMMENT = "Imported from a text decoder that Optimum or transformers.js laid out: one graph, one loop."
 
 
+def is_decoder(layout: Layout, signatures: dict[str, GraphSignature]) -> bool:
+    """Whether the graphs are one decoder: tokens and a past in, logits out, and nothing from an encoder."""
+    if not layout.graphs or not layout.graphs.keys() <= {MERGED, PLAIN, WITH_PAST, MODEL}:
+        return False
+    graph = signatures[_main_role(layout)]
+    takes = "input_ids" in graph.inputs and "encoder_hidden_states" not in graph.inputs
+    return takes and any(name.startswith("past") for name in graph.inputs) and "logits" in graph.outputs
+
+
+def _main_role(layout: Layout) -> str:
+    return next(role for role in (MERGED, WITH_PAST, MODEL, PLAIN) if role in layout.graphs)
+
+
 def decoder_fields(source: Source) -> dict[str, Any]:
     """The fields of the metadata of a text decoder."""
     graphs = source.layout.graphs
-    role = next(role for role in (MERGED, WITH_PAST, MODEL, PLAIN) if role in graphs)
+    role = _main_role(source.layout)
     if role == WITH_PAST and PLAIN in graphs:
         source.report.dropped(graphs[PLAIN], "", "the graph with a past begins with an empty one just as well")
     component, run = decoder_parts(source, graphs[role], {})

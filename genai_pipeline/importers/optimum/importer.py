@@ -9,14 +9,15 @@ from typing import Any
 
 from genai_pipeline.errors import ImportModelError
 from genai_pipeline.graph.signature import GraphSignature
-from genai_pipeline.importers.optimum import decoder
+from genai_pipeline.importers.optimum import decoder, embedding, seq2seq, whisper
 from genai_pipeline.importers.optimum.document import document
-from genai_pipeline.importers.optimum.layout import EMBED, ENCODER, MERGED, MODEL, PLAIN, WITH_PAST, Layout, find_layout
+from genai_pipeline.importers.optimum.layout import Layout, find_layout
 from genai_pipeline.importers.optimum.source import Source
 from genai_pipeline.importers.package_writer import check_free, new_package, package_name, write_text
 from genai_pipeline.importers.progress import Progress, silent
 from genai_pipeline.importers.report import ImportReport
 from genai_pipeline.importers.source_folder import SourceFolder
+from genai_pipeline.problems import one_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Shape:
     """One shape of model: how its graphs are recognised and what makes its metadata."""
 
     title: str
-    recognises: Callable[[Layout, Callable[[str], GraphSignature]], bool]
+    recognises: Callable[[Layout, dict[str, GraphSignature]], bool]
     fields: Callable[[Source], dict[str, Any]]
     comment: str
 
@@ -61,7 +62,7 @@ def import_optimum(
         hint = "files are named model.onnx, decoder_model_merged.onnx, ... in the folder or in onnx/ below it"
         raise ImportModelError(f"{source}: no ONNX file has a name of this format; there are {found}", hint=hint)
     model = Source.of(folder, layout)
-    shape = _shape(source, layout, folder.signature)
+    shape = _shape(source, layout, {role: folder.signature(file) for role, file in layout.graphs.items()})
     fields = {"name": title, "summary": f"{title}, {layout.precision} weights", **shape.fields(model)}
     model.close()
     with new_package(target) as made:
@@ -74,15 +75,19 @@ def import_optimum(
     return model.report
 
 
-def _shape(source: Path, layout: Layout, signature: Callable[[str], GraphSignature]) -> Shape:
+def _shape(source: Path, layout: Layout, signatures: dict[str, GraphSignature]) -> Shape:
     for shape in SHAPES:
-        if shape.recognises(layout, signature):
+        if shape.recognises(layout, signatures):
             return shape
-    found = [f"{file} ({', '.join(signature(file).outputs)})" for file in layout.graphs.values()]
+    found = [f"{layout.graphs[role]} ({_ports(graph)})" for role, graph in signatures.items()]
     known = "; ".join(shape.title for shape in SHAPES)
     raise ImportModelError(
-        f"{source}: these graphs make no model of a known shape: {'; '.join(found)}", hint=f"known are: {known}"
+        f"{source}: these graphs make no model of a known shape:\n  " + "\n  ".join(found), hint=f"known are: {known}"
     )
+
+
+def _ports(graph: GraphSignature) -> str:
+    return f"{one_of(list(graph.inputs), 6)} -> {one_of(list(graph.outputs), 6)}"
 
 
 def _graphs(fields: dict[str, Any]) -> Iterable[str]:
@@ -90,17 +95,26 @@ def _graphs(fields: dict[str, Any]) -> Iterable[str]:
         yield component["model"]
 
 
-def _is_decoder(layout: Layout, signature: Callable[[str], GraphSignature]) -> bool:
-    roles = set(layout.graphs)
-    if not roles or not roles <= {MERGED, PLAIN, WITH_PAST, MODEL}:
-        return False
-    graph = signature(next(iter(layout.graphs.values())))
-    takes = {"input_ids"} <= graph.inputs.keys() and "encoder_hidden_states" not in graph.inputs
-    keeps = any(name.startswith("past") for name in graph.inputs) or MODEL not in roles
-    return takes and keeps and "logits" in graph.outputs
-
-
 SHAPES: tuple[Shape, ...] = (
-    Shape("a text decoder: input_ids and past in, logits out", _is_decoder, decoder.decoder_fields, decoder.COMMENT),
+    Shape(
+        "a text decoder: input_ids and past in, logits out", decoder.is_decoder, decoder.decoder_fields, decoder.COMMENT
+    ),
+    Shape(
+        "sentence embeddings: input_ids in, last_hidden_state or sentence_embedding out",
+        embedding.is_embedding,
+        embedding.embedding_fields,
+        embedding.COMMENT,
+    ),
+    Shape(
+        "encoder and decoder: input_ids in, last_hidden_state between them, logits out",
+        seq2seq.is_encoder_decoder,
+        seq2seq.seq2seq_fields,
+        seq2seq.COMMENT,
+    ),
+    Shape(
+        "speech recogniser: input_features in, last_hidden_state between encoder and decoder, logits out",
+        whisper.is_whisper,
+        whisper.whisper_fields,
+        whisper.COMMENT,
+    ),
 )
-_ = (EMBED, ENCODER)

@@ -16,13 +16,23 @@ from genai_pipeline.problems import nearest, one_of
 ONNX_FOLDERS = ("onnx/", "")  # the first that has a graph with a role is taken
 FULL = "fp32"
 # Suffix of a file name -> what it is called as a precision. The order is the order of preference.
-_SUFFIXES: Mapping[str, str] = {"": FULL, "_fp16": "fp16", "_quantized": "quantized", "_int8": "int8"}
-_SUFFIXES = {**_SUFFIXES, "_uint8": "uint8", "_q4": "q4", "_bnb4": "bnb4", "_q4f16": "q4f16"}
-_SUFFIXES |= {f"_O{level}": f"O{level}" for level in (1, 2, 3, 4)}
+_KINDS = ("fp16", "quantized", "int8", "uint8", "q4", "bnb4", "q4f16", "O1", "O2", "O3", "O4")
+_SUFFIXES: Mapping[str, str] = {"": FULL, **{f"_{kind}": kind for kind in _KINDS}}
 
 MERGED, MODEL, PLAIN, WITH_PAST = "decoder_model_merged", "model", "decoder_model", "decoder_with_past_model"
 EMBED, ENCODER, VISION = "embed_tokens", "encoder_model", "vision_encoder"
-ROLES = (MERGED, PLAIN, WITH_PAST, MODEL, EMBED, ENCODER, VISION, "audio_encoder", "text_encoder", "text_model")
+ROLES: tuple[str, ...] = (
+    MERGED,
+    PLAIN,
+    WITH_PAST,
+    MODEL,
+    EMBED,
+    ENCODER,
+    VISION,
+    "audio_encoder",
+    "text_encoder",
+    "text_model",
+)
 ROLES += ("vision_model", "prepare_inputs_embeds", "speech_encoder", "unet", "vae_decoder", "vae_encoder")
 _REPLACED: Mapping[str, tuple[str, ...]] = {MERGED: (PLAIN, WITH_PAST)}  # by one graph that can do both
 

@@ -1,4 +1,4 @@
-"""What every model of this format has: its config files, its tokenizer and what they say about length and end tokens."""
+"""What every model of this format has: config files, a tokenizer, and what they say about length and end tokens."""
 
 from __future__ import annotations
 

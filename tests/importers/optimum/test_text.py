@@ -1,0 +1,97 @@
+"""Decoders and encoder-decoder pairs as Optimum lays them out give the tokens of their closed form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+import genai_pipeline as gp
+from genai_pipeline.importers.optimum import import_optimum, recognises
+
+PROMPTS = ("a", "hello world", "some more of it")
+
+
+@pytest.fixture
+def parts(request: pytest.FixtureRequest) -> Any:
+    """The helpers of this folder's conftest."""
+    return request.config.pluginmanager.get_plugin(str(Path(__file__).parent / "conftest.py"))
+
+
+def answers(path: Path, folder: Any) -> None:
+    """The package is valid, and three prompts at once get the tokens of their closed form."""
+    spec, problems = gp.validate(path)
+    assert spec is not None
+    assert problems == ()
+    prompts = [folder.package.vocabulary.encode(text) for text in PROMPTS]
+    with gp.load(path) as pipe, ThreadPoolExecutor(3) as threads:
+        found = list(threads.map(lambda ids: pipe.generate(tokens=ids, max_new_tokens=10, temperature=0), prompts))
+    assert [list(result.tokens) for result in found] == [folder.package.answer(ids, 10) for ids in prompts]
+
+
+def test_a_decoder_with_positions_and_mask(folder: Callable[..., Any], tmp_path: Path) -> None:
+    source = folder("kv")
+    source.graph("model.onnx", source.tiny())
+    assert recognises(source.path)
+    import_optimum(source.path, tmp_path / "made")
+    answers(tmp_path / "made", source)
+
+
+@pytest.mark.parametrize("options", [{"positions": "mask"}, {"update": "in_place"}], ids=["no positions", "in place"])
+def test_a_decoder_gets_the_inputs_it_has(folder: Callable[..., Any], tmp_path: Path, options: dict[str, str]) -> None:
+    source = folder("kv", **options)
+    source.graph("model_quantized.onnx", source.tiny())
+    import_optimum(source.path, tmp_path / "made", name="tiny")
+    answers(tmp_path / "made", source)
+
+
+def test_the_switch_of_a_merged_decoder_says_whether_there_is_a_past(
+    folder: Callable[..., Any], parts: Any, tmp_path: Path
+) -> None:
+    source = folder("kv")
+    source.graph("decoder_model_merged.onnx", parts.with_switch(source.tiny()))
+    import_optimum(source.path, tmp_path / "made")
+    answers(tmp_path / "made", source)
+
+
+def test_weights_are_the_same_file(folder: Callable[..., Any], tmp_path: Path) -> None:
+    source = folder("kv")
+    onnx.save(
+        source.tiny(), str(source.path / "onnx" / "model.onnx"), save_as_external_data=True, location="weights.data",
+        size_threshold=512,
+    )  # fmt: skip
+    import_optimum(source.path, tmp_path / "made")
+    made, given = (root / "onnx" / "weights.data" for root in (tmp_path / "made", source.path))
+    assert made.samefile(given)
+    answers(tmp_path / "made", source)
+
+
+def encoder_decoder(source: Any, parts: Any) -> Any:
+    """An encoder's graph under its names, and that of the decoder that captures its cross cache."""
+    encoder = parts.renamed(
+        source.tiny("encoder.onnx"), lambda name: "last_hidden_state" if name == "source_states" else name
+    )
+    source.graph("encoder_model.onnx", encoder)
+    source.json("generation_config.json", {"decoder_start_token_id": 0, "eos_token_id": 1, "max_length": 20})
+    return parts.renamed(source.tiny(), parts.cross_name)
+
+
+def test_a_merged_decoder_captures_the_cross_cache(folder: Callable[..., Any], parts: Any, tmp_path: Path) -> None:
+    source = folder("cross", captured=True)
+    source.graph("decoder_model_merged.onnx", parts.with_switch(encoder_decoder(source, parts)))
+    import_optimum(source.path, tmp_path / "made")
+    answers(tmp_path / "made", source)
+
+
+def test_a_pair_of_decoders_shares_the_cross_cache(folder: Callable[..., Any], parts: Any, tmp_path: Path) -> None:
+    source = folder("cross", captured=True)
+    source.graph("decoder_model.onnx", parts.without_past(encoder_decoder(source, parts)))
+    (tmp_path / "plain").mkdir()
+    later = parts.write_package(tmp_path / "plain" / "tiny", "cross", update="append")
+    source.graph("decoder_with_past_model.onnx", parts.renamed(onnx.load(later.path / "model.onnx"), parts.cross_name))
+    import_optimum(source.path, tmp_path / "made")
+    answers(tmp_path / "made", source)
