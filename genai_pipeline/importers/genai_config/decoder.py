@@ -22,7 +22,7 @@ from genai_pipeline.importers.source_folder import SourceFolder
 
 _RANK = 2  # of tokens, mask and positions
 _KV_RANK = 4
-_FROM_GRAPH = ("hidden_size", "num_attention_heads")
+_FROM_GRAPH = ("hidden_size", "num_attention_heads", "num_key_value_heads", "head_size")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,9 @@ def read_decoder(
     kv = [_with_geometry(decoder, entry, signature, report) for entry in entries]
     _check_window(decoder, entries, signature, report)
     ports.refuse_rest()
-    for key in _FROM_GRAPH:
-        if key in decoder:
-            report.dropped(decoder.file, decoder.at(key), "the graph has it")
+    for leaf in report.uncovered(decoder):
+        if leaf.path.rpartition(".")[2] in _FROM_GRAPH:
+            report.dropped(leaf.file, leaf.path, "the graph has what it needs of it")
     session = read_session(decoder, report)
     component = ComponentText("decoder", file, [*kv, *(entry.fields for entry in extra)], session)
     return DecoderPart(component, inputs, logits.name if logits else "", embeds.name if embeds else None, signature)

@@ -66,10 +66,13 @@ class PartPorts:
     def pattern(self, side: str, nominal: str, default: str) -> str:
         """A pattern with ``%d`` for the layer; "" when the file has none and the format neither."""
         node = self._inputs if side == "inputs" else self._outputs
-        text = node.text(nominal, default) if default else (node.text(nominal) if nominal in node else "")
-        if nominal in node:
-            self._report.mapped(node.file, node.at(nominal), "kv.past" if side == "inputs" else "kv.present")
-        return text
+        return node.text(nominal, default) if default else (node.text(nominal) if nominal in node else "")
+
+    def matched(self, past: str, present: str) -> None:
+        """The patterns of these nominal names mean ports of the graph."""
+        for node, nominal, to in ((self._inputs, past, "kv.past"), (self._outputs, present, "kv.present")):
+            if nominal in node:
+                self._report.mapped(node.file, node.at(nominal), f"components.decoder.{to}")
 
     def claim(self, ports: Iterable[str]) -> None:
         """These inputs are fed by something else than a nominal name, such as state."""
@@ -89,7 +92,7 @@ class PartPorts:
         for node, ports in ((self._inputs, self._signature.inputs), (self._outputs, self._signature.outputs)):
             for item in self._report.uncovered(node):
                 if item.path != node.path:
-                    there = "nothing needs it" if str(item.value) in ports else "the graph has no such port"
+                    there = "nothing needs it" if str(item.value) in ports else "the graph has no such ports"
                     self._report.dropped(item.file, item.path, there)
 
     def _port(self, node: ConfigNode, ports: Mapping[str, Port], nominal: str, default: str, to: str) -> Port | None:

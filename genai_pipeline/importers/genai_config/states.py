@@ -51,6 +51,7 @@ def find_patterns(
         if layers:
             found.append(PortPattern(past, present, part, layers))
             ports.claim(found[-1].names())
+            ports.matched(past_name, present_name)
     return found
 
 
