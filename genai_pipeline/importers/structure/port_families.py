@@ -12,9 +12,14 @@ PART = "state"  # the part of a family whose names have none
 _PART_NAME = re.compile(r"(?<![A-Za-z])(keys?|values?|k|v)(?![A-Za-z])")
 _NUMBER = re.compile(r"(\d+)")
 # Words that say which side of a pair a port is on, or that it is a state at all, but not which state.
-_SIDES = frozenset("past present cache caches in out input output new next prev previous old updated key values value kv "
-                   "init initial last cur current final n".split())  # fmt: skip
-_STATE_WORDS = frozenset("past cache state states hidden cell memory mem h c kv conv ssm recurrent rnn lstm gru".split())
+_SIDES = frozenset({
+    "past", "present", "cache", "caches", "in", "out", "input", "output", "new", "next", "prev", "previous", "old",
+    "updated", "key", "values", "value", "kv", "init", "initial", "last", "cur", "current", "final", "n",
+})  # fmt: skip
+_STATE_WORDS = frozenset({
+    "past", "cache", "state", "states", "hidden", "cell", "memory", "mem", "h", "c", "kv", "conv", "ssm", "recurrent",
+    "rnn", "lstm", "gru",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

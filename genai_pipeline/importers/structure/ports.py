@@ -123,7 +123,9 @@ def _report_rivals(found: dict[str, Finding]) -> None:
         if len(names) > 1:
             others = tuple(dict.fromkeys(found[name].value for name in names))
             for name in names:
-                found[name] = unclear(f"'{name}': {' and '.join(names)} look alike; {_ALWAYS}", *others, "another value")
+                found[name] = unclear(
+                    f"'{name}': {' and '.join(names)} look alike; {_ALWAYS}", *others, "another value"
+                )
 
 
 def _by_elimination(ports: Mapping[str, Port], found: dict[str, Finding]) -> None:
@@ -136,10 +138,11 @@ def _by_elimination(ports: Mapping[str, Port], found: dict[str, Finding]) -> Non
         found[matrices[0].name] = certain("tokens", "the only matrix of integers")
         return
     sequence = _sequence(ports, found)
-    for port in matrices:
-        if sequence and port.shape and isinstance(port.shape[1], str) and port.shape[1] not in ("", sequence):
-            if "mask" not in meanings and "tokens" in meanings and len(matrices) == 1:
-                found[port.name] = certain("mask", "the only matrix of integers, and longer than the tokens")
+    if len(matrices) == 1 and sequence and "mask" not in meanings:
+        (port,) = matrices
+        length = (port.shape or ("", ""))[1]
+        if isinstance(length, str) and length not in ("", sequence):
+            found[port.name] = certain("mask", "the only matrix of integers, and longer than the tokens")
 
 
 def _sequence(ports: Mapping[str, Port], found: Mapping[str, Finding]) -> Dim:

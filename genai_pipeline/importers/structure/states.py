@@ -36,10 +36,11 @@ class State:
     @property
     def capacity(self) -> int | None:
         """How many tokens fit, where the graph fixes it: a buffer that is written in place."""
-        if self.update.value not in ("scatter", "in_place") or self.past.shape is None:
+        shape = self.past.shape or ()
+        if self.update.value not in ("scatter", "in_place") or len(shape) != _CACHE_RANK:
             return None
-        sizes = self.past.shape[1:3]
-        return max(sizes) if len(self.past.shape) == _CACHE_RANK and all(isinstance(s, int) for s in sizes) else None  # type: ignore[type-var,return-value]
+        heads, length = shape[1:3]
+        return length if isinstance(heads, int) and isinstance(length, int) else None
 
 
 def find_states(facts: GraphFacts) -> tuple[State, ...]:
@@ -48,8 +49,8 @@ def find_states(facts: GraphFacts) -> tuple[State, ...]:
     presents = list(families(port for port in facts.outputs.values() if _can_be_state(port)))
     pairs = _by_name(pasts, presents)
     rest = [past for past in pasts if past.pattern not in pairs]
-    for past, present in _by_sizes(rest, [p for p in presents if all(p is not two for two, _ in pairs.values())]):
-        pairs[past.pattern] = present
+    free = [family for family in presents if all(family is not taken for taken, _ in pairs.values())]
+    pairs.update((past.pattern, pair) for past, pair in _by_sizes(rest, free))
     found = []
     for past in pasts:
         if past.pattern in pairs:

@@ -1,0 +1,220 @@
+"""A draft of the inference metadata of a folder: what the structure says, and questions where it says too little."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from genai_pipeline.importers.package_writer import flow
+from genai_pipeline.importers.structure.draft_bindings import (
+    bindings_text,
+    feature_ports,
+    input_name,
+    key_text,
+    loop_bindings,
+    text_bindings,
+)
+from genai_pipeline.importers.structure.draft_parts import component_lines, todo
+from genai_pipeline.importers.structure.parts import Assembly, Part
+from genai_pipeline.importers.structure.texts import Texts
+from genai_pipeline.metadata.drafts import FIELD
+
+_PICTURE_RANK = 4  # batch, channels, height, width
+
+
+def draft_text(name: str, assembly: Assembly, texts: Texts) -> str:
+    """The metadata of an assembly in which nothing, or all but a few choices, is known."""
+    lines = ["# A draft made from the graphs. What is open is marked TODO; `genai-pipeline validate` lists it."]
+    lines += ['schema_version: "1"', f"name: {flow(name)}"]
+    if assembly.decoder is not None:
+        lines += _generator(assembly, assembly.decoder, texts)
+    else:
+        assert assembly.encoder is not None
+        lines += _reader(assembly, assembly.encoder, texts)
+    return "\n".join([*lines, ""])
+
+
+def _generator(assembly: Assembly, decoder: Part, texts: Texts) -> Iterator[str]:
+    """A model that writes text."""
+    encoder = assembly.encoder
+    features = feature_ports(encoder) if encoder is not None else ()
+    reads_text = encoder is None or encoder.port_of("tokens") is not None
+    yield "inputs:"
+    if reads_text:
+        yield "  prompt: {modality: text}"
+    yield from _feature_inputs(features)
+    yield from _media_input(assembly, texts)
+    yield "outputs:"
+    yield "  text: {modality: text, value: generate.text}"
+    yield f"tokenizer: {_tokenizer(texts)}"
+    yield from _components(assembly, texts)
+    yield "stages:"
+    if encoder is not None:
+        outputs = {port: f"encoded_{index}" for index, port in enumerate(dict.fromkeys(assembly.sources.values()))}
+        yield f"  - {{id: encode, run: encoder, inputs: {bindings_text(text_bindings(encoder))}{_outputs(outputs)}}}"
+        sources = {port: outputs[source] for port, source in assembly.sources.items()}
+    else:
+        sources = {}
+    if assembly.media is not None:
+        port, output = _media_ports(assembly.media)
+        yield "  - id: see"
+        yield "    run: media"
+        yield "    for_each: media"
+        yield f"    inputs: {{{key_text(port)}: {_media_field(assembly.media, port)}}}"
+        yield f"    outputs: {{{key_text(output)}: features}}"
+    yield "  - id: generate"
+    yield "    loop: decode"
+    yield f"    prompt: {_prompt(assembly, texts)}"
+    yield "    body:"
+    yield from _body(assembly, decoder, sources, reads_text)
+    yield "    logits: logits"
+    capacity = next((state.capacity for state in decoder.states if state.capacity is not None), None)
+    context = min((size for size in (texts.context, capacity) if size is not None), default=None)
+    yield f"limits: {{context_length: {context or todo('how many tokens does the model take, prompt and answer?')}}}"
+    yield from _open_logits(decoder)
+
+
+def _body(assembly: Assembly, decoder: Part, sources: dict[str, str], reads_text: bool) -> Iterator[str]:
+    bindings = loop_bindings(decoder, sources, reads_text and assembly.encoder is not None)
+    if assembly.embed is not None:
+        (token_port,), (rows,) = assembly.embed.facts.inputs, assembly.embed.facts.outputs
+        plain = "plain" if assembly.media is not None else "embeds"
+        inputs, outputs = bindings_text({token_port: "loop.tokens"}), bindings_text({rows: plain})
+        yield f"      - {{run: embed, inputs: {inputs}, outputs: {outputs}}}"
+        if assembly.media is not None:
+            spliced = "inputs: {into: plain, features: features, at: media.positions}, outputs: {result: embeds}"
+            yield f"      - {{op: splice, {spliced}}}"
+    yield "      - run: decoder"
+    yield f"        inputs: {bindings_text(bindings)}"
+    logits = decoder.logits
+    assert logits is not None
+    port = key_text(logits.value) if logits.certain else key_text(logits.alternatives[0])
+    yield f"        outputs: {{{port}: logits}}"
+
+
+def _open_logits(decoder: Part) -> Iterator[str]:
+    if decoder.logits is not None and not decoder.logits.certain:
+        yield f"{FIELD}: {flow([decoder.logits.question])}"
+    elif not decoder.states:
+        question = "the decoder keeps no state: does it predict the next token, or does it label each token it reads?"
+        yield f"{FIELD}: {flow([question])}"
+
+
+def _prompt(assembly: Assembly, texts: Texts) -> str:
+    """Where decoding starts: with the prompt, or from a token of its own when an encoder has read the prompt."""
+    if assembly.encoder is None:
+        return "prompt.tokens"
+    if texts.start is not None:
+        return f"{{template: [{flow(texts.start)}]}}"
+    return todo(_choose("the token that decoding starts from, as {template: [...]}", texts.choices))
+
+
+def _reader(assembly: Assembly, encoder: Part, texts: Texts) -> Iterator[str]:
+    """A model that reads: vectors of texts, or tensors of whatever a request gives."""
+    if encoder.port_of("tokens") is not None and len(encoder.rows) > 0:
+        yield from _embedder(assembly, encoder, texts)
+        return
+    yield "inputs:"
+    yield from _feature_inputs(feature_ports(encoder))
+    yield "outputs:"
+    for port in encoder.facts.outputs:
+        yield f"  {input_name(port)}: {{modality: tensor, value: {input_name(port)}_values}}"
+    yield from _components(assembly, texts)
+    yield "stages:"
+    outputs = {port: f"{input_name(port)}_values" for port in encoder.facts.outputs}
+    yield f"  - {{id: read, run: encoder, inputs: {bindings_text(text_bindings(encoder))}{_outputs(outputs)}}}"
+    if encoder.logits is not None:
+        question = "what do the logits say? | write text with the operation ctc_decode | label what is read"
+        yield f"{FIELD}: {flow([question])}"
+
+
+def _embedder(assembly: Assembly, encoder: Part, texts: Texts) -> Iterator[str]:
+    vectors = [port for port in encoder.rows if len(port.shape or ()) == 2]
+    rows = [port for port in encoder.rows if len(port.shape or ()) == 3]
+    port = (vectors or rows or list(encoder.rows))[0]
+    yield "inputs:"
+    yield "  prompt: {modality: text, list: true}"
+    yield "outputs:"
+    final = "unit" if not vectors and texts.normalized else "vector"
+    yield f"  embedding: {{modality: vector, value: each.{final}}}"
+    yield f"tokenizer: {_tokenizer(texts, ends=False)}"
+    yield from _components(assembly, texts)
+    yield "stages:"
+    yield "  - id: each"
+    yield "    for_each: prompt"
+    yield "    body:"
+    outputs = _outputs({port.name: "vector" if vectors else "states"})
+    yield f"      - {{run: encoder, inputs: {bindings_text(text_bindings(encoder))}{outputs}}}"
+    if not vectors:
+        kind = texts.pooling or todo("how do rows become one vector? mean | cls | last")
+        mask = ", mask: prompt.mask" if encoder.port_of("mask") else ""
+        yield "      - op: pool"
+        yield f"        with: {{kind: {kind}}}"
+        yield f"        inputs: {{states: states{mask}}}"
+        yield "        outputs: {result: vector}"
+        if texts.normalized:
+            yield "      - {op: normalize, with: {order: 2}, inputs: {value: vector}, outputs: {result: unit}}"
+    if len(vectors or rows) > 1:
+        yield f"{FIELD}: {flow([_choose('which output is the vector?', [p.name for p in vectors or rows])])}"
+
+
+def _feature_inputs(ports: tuple[str, ...]) -> Iterator[str]:
+    for port in ports:
+        yield f"  {input_name(port)}: {{modality: tensor}}  # as the graph takes it; a program can make it of a file"
+
+
+def _media_input(assembly: Assembly, texts: Texts) -> Iterator[str]:
+    if assembly.media is None:
+        return
+    port, output = _media_ports(assembly.media)
+    shape = assembly.media.facts.outputs[output].shape or ("",)
+    count = shape[-2] if len(shape) > 1 and isinstance(shape[-2], int) else todo("how many rows does one item become?")
+    token = todo(_choose("the token that stands for an item in the prompt", texts.placeholders))
+    yield "  media:"
+    yield f"    modality: {todo(f'what does {port} take? image | audio | video')}"
+    yield f"    program: {todo('the program that makes it of a file, declared under preprocess:')}"
+    yield f"    placeholder: {{token: {token}, count: {count}}}"
+    yield "    required: false"
+    yield "    max_items: 4"
+
+
+def _media_ports(media: Part) -> tuple[str, str]:
+    return next(iter(media.facts.inputs)), media.rows[0].name
+
+
+def _media_field(media: Part, port: str) -> str:
+    """What a program publishes for the port: pixels where it has the rank of pictures."""
+    if len(media.facts.inputs[port].shape or ()) >= _PICTURE_RANK:
+        return "media.pixels"
+    return todo(f"what of an item does {port} take? media.pixels | media.features | media.samples")
+
+
+def _components(assembly: Assembly, texts: Texts) -> Iterator[str]:
+    yield "components:"
+    named = {"media": assembly.media, "encoder": assembly.encoder, "embed": assembly.embed, "decoder": assembly.decoder}
+    for name, part in named.items():
+        if part is not None:
+            yield from component_lines(name, part, assembly, texts)
+
+
+def _tokenizer(texts: Texts, *, ends: bool = True) -> str:
+    file = (
+        flow(texts.tokenizer) if texts.tokenizer else todo("there is no tokenizer.json; which file is the tokenizer?")
+    )
+    fields = [f"file: {file}"]
+    if texts.chat_template is not None:
+        fields.append(f"chat_template: {flow(texts.chat_template)}")
+    if ends and texts.eos:
+        fields.append(f"eos: {flow(list(texts.eos))}")
+    elif ends and not texts.ends_known:
+        fields.append(f"eos: {todo(_choose('the tokens that end an answer, as a list', texts.choices))}")
+    return "{" + ", ".join(fields) + "}"
+
+
+def _choose(question: str, choices: tuple[str, ...] | list[str]) -> str:
+    return f"{question}: {' | '.join(choices)}" if choices else question
+
+
+def _outputs(outputs: dict[str, str]) -> str:
+    if not outputs:
+        return ""
+    return f", outputs: {{{', '.join(f'{key_text(port)}: {name}' for port, name in outputs.items())}}}"

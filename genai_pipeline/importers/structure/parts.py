@@ -1,0 +1,165 @@
+"""The graphs of a folder as parts of a model, and how they fit together: who gives what to whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from genai_pipeline.graph.signature import Port
+from genai_pipeline.importers.structure.findings import Finding, certain
+from genai_pipeline.importers.structure.graph_facts import GraphFacts
+from genai_pipeline.importers.structure.port_families import Family, families, same_tensors
+from genai_pipeline.importers.structure.ports import FLOATS, input_meanings, logits_of
+from genai_pipeline.importers.structure.states import State, find_states
+
+Kind = Literal["decoder", "embed", "encoder", "joiner", "recurrent", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One graph: its states, the meanings of its other inputs, its logits, and what it seems to be."""
+
+    facts: GraphFacts
+    kind: Kind
+    states: tuple[State, ...]
+    inputs: Mapping[str, Finding]
+    logits: Finding | None
+
+    @property
+    def rows(self) -> tuple[Port, ...]:
+        """Outputs that other graphs or operations can read: floats, and neither state nor logits."""
+        taken = {name for state in self.states for name in state.ports}
+        ports = (port for name, port in self.facts.outputs.items() if name not in taken)
+        return tuple(port for port in ports if port.dtype in FLOATS)
+
+    def port_of(self, meaning: str) -> str | None:
+        """The input of that meaning."""
+        return next((name for name, finding in self.inputs.items() if finding.value == meaning), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """A model: a decoder with what feeds it, or encoders alone. ``leftover``: parts that nothing connects.
+
+    ``sources``: input of the decoder -> (encoder's output); ``given``: pattern of a past -> family of the encoder's
+    outputs that it starts as.
+    """
+
+    decoder: Part | None = None
+    embed: Part | None = None
+    encoder: Part | None = None
+    media: Part | None = None
+    sources: Mapping[str, str] = field(default_factory=dict)
+    given: Mapping[str, Family] = field(default_factory=dict)
+    leftover: tuple[Part, ...] = ()
+
+
+def read_part(facts: GraphFacts, vocabulary: int | None) -> Part:
+    """What one graph is, by itself."""
+    states = find_states(facts)
+    inputs = input_meanings(facts, states)
+    logits = logits_of(facts, states, vocabulary)
+    return Part(facts, _kind(facts, states, inputs, logits), states, inputs, logits)
+
+
+def _kind(facts: GraphFacts, states: Sequence[State], inputs: Mapping[str, Finding], logits: Finding | None) -> Kind:
+    meanings = [finding.value for finding in inputs.values()]
+    rows = [name for name, finding in inputs.items() if finding.value in ("rows", "features", "source", "embeds")]
+    if logits is not None:
+        if "tokens" in meanings or "embeds" in meanings or (states and rows):
+            return "decoder"
+        return "joiner" if len(rows) > 1 else "encoder"
+    if any(state.present is not None for state in states):
+        return "recurrent"
+    if meanings == ["tokens"] and [len(port.shape or ()) for port in facts.outputs.values()] == [3]:
+        return "embed"
+    return "encoder" if inputs and not states else "unknown"
+
+
+def assemble(parts: Sequence[Part]) -> Assembly:
+    """How parts fit together, as far as ports say so; what does not fit is left over, and nothing is made up."""
+    decoders = [part for part in parts if part.kind == "decoder"]
+    if len(decoders) != 1:
+        encoders = [part for part in parts if part.kind in ("encoder", "embed")]
+        alone = encoders[0] if len(parts) == 1 and encoders else None
+        return Assembly(encoder=alone, leftover=() if alone is not None else tuple(parts))
+    decoder, others = decoders[0], [part for part in parts if part is not decoders[0]]
+    embed = _embed_for(decoder, others)
+    if embed is not None:
+        decoder = _with_embeds(decoder)
+    encoder, sources, given = _encoder_for(decoder, [part for part in others if part is not embed])
+    media = _media_for(decoder, embed, [part for part in others if part not in (embed, encoder)])
+    used = (embed, encoder, media)
+    leftover = tuple(part for part in others if all(part is not one for one in used))
+    return Assembly(decoder, embed, encoder, media, sources, given, leftover)
+
+
+def _embed_for(decoder: Part, others: Iterable[Part]) -> Part | None:
+    """The one graph that turns tokens into what the decoder takes in place of tokens."""
+    if decoder.port_of("tokens") is not None:
+        return None
+    port = decoder.port_of("embeds") or decoder.port_of("rows")
+    fits = [part for part in others if part.kind == "embed" and port and _feeds(part.rows[0], decoder, port)]
+    return fits[0] if len(fits) == 1 else None
+
+
+def _with_embeds(decoder: Part) -> Part:
+    """The decoder, whose only matrix of rows is certainly the embeddings once a graph gives those."""
+    port = decoder.port_of("embeds") or decoder.port_of("rows")
+    assert port is not None
+    return replace(decoder, inputs={**decoder.inputs, port: certain("embeds", "another graph turns tokens into it")})
+
+
+def _encoder_for(decoder: Part, others: Sequence[Part]) -> tuple[Part | None, dict[str, str], dict[str, Family]]:
+    """The one graph whose outputs the decoder reads, as rows or as the start of its state."""
+    wanted = [name for name, finding in decoder.inputs.items() if finding.value in ("source", "rows")]
+    waiting = [state.past for state in decoder.states if state.update.value == "fixed"]
+    found = []
+    for part in others:
+        sources = {name: port.name for name in wanted if (port := _giver(part, decoder, name)) is not None}
+        given = {past.pattern: family for past in waiting if (family := _start_of(past, part)) is not None}
+        if sources or given:
+            found.append((part, sources, given))
+    return found[0] if len(found) == 1 else (None, {}, {})
+
+
+def _giver(part: Part, decoder: Part, name: str) -> Port | None:
+    """The output of a part that fits an input: that of its name, or the only one."""
+    if name in part.facts.outputs:
+        return part.facts.outputs[name]
+    fits = [port for port in part.rows if _feeds(port, decoder, name)]
+    return fits[0] if len(fits) == 1 else None
+
+
+def _start_of(past: Family, part: Part) -> Family | None:
+    """The outputs of a part that a state can start as: those that fit and share its words, or the only ones."""
+    fits = [family for family in families(part.facts.outputs.values()) if same_tensors(past, family)]
+    named = [family for family in fits if family.pattern == past.pattern or family.words == past.words]
+    return named[0] if len(named) == 1 else fits[0] if len(fits) == 1 else None
+
+
+def _media_for(decoder: Part, embed: Part | None, others: Iterable[Part]) -> Part | None:
+    """The one graph that makes rows as wide as the embeddings, of something that is no text."""
+    if embed is None:
+        return None
+    width = (embed.rows[0].shape or ("",))[-1]
+    fits = [
+        part
+        for part in others
+        if part.kind == "encoder"
+        and part.port_of("tokens") is None
+        and any(port.shape and len(port.shape) in (2, 3) and port.shape[-1] == width for port in part.rows)
+    ]
+    return fits[0] if len(fits) == 1 else None
+
+
+def _feeds(port: Port, decoder: Part, name: str) -> bool:
+    """Whether an output fits an input: dtype, rank, width."""
+    wanted = decoder.facts.inputs[name]
+    if port.dtype != wanted.dtype or port.shape is None or wanted.shape is None:
+        return False
+    if len(port.shape) != len(wanted.shape):
+        return False
+    one, two = port.shape[-1], wanted.shape[-1]
+    return one == two or not (isinstance(one, int) and isinstance(two, int))

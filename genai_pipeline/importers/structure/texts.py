@@ -1,0 +1,110 @@
+"""What the files beside the graphs say about text: tokenizer, chat template, end tokens, context, start of a decoder.
+
+Only what such files have in common is read, under the keys that published models share; absent is an open question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from genai_pipeline.importers.config_node import ConfigNode
+from genai_pipeline.importers.source_folder import SourceFolder
+
+TOKENIZER = "tokenizer.json"
+_TEMPLATE = ".jinja"
+_ENDS = (("special_tokens_map.json", "eos_token"), ("tokenizer_config.json", "eos_token"),
+         ("generation_config.json", "eos_token_id"))  # fmt: skip
+_CONTEXT = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "max_target_positions",
+            "context_length")  # fmt: skip
+_POOLING = "1_Pooling/config.json"
+_KINDS = (("pooling_mode_mean_tokens", "mean"), ("pooling_mode_cls_token", "cls"), ("pooling_mode_lasttoken", "last"))
+_SHOWN = 8  # control tokens in a question
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """``vocabulary``: how many tokens there are; ``specials``: control tokens, of the ``added`` ones; None and (): not
+    known."""
+
+    tokenizer: str | None = None
+    chat_template: str | None = None
+    ends_known: bool = False  # files that the tokenizer's reader knows say which tokens end an answer
+    eos: tuple[int, ...] = ()  # from elsewhere
+    start: str | None = None  # the token a decoder starts from
+    context: int | None = None
+    heads: int | None = None
+    head_dim: int | None = None
+    vocabulary: int | None = None
+    specials: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    pooling: str | None = None
+    normalized: bool = False
+
+    @property
+    def placeholders(self) -> tuple[str, ...]:
+        """Added tokens that speak of pictures or sounds, else control tokens."""
+        words = ("image", "img", "picture", "vision", "video", "audio", "speech", "sound")
+        named = tuple(text for text in self.added if any(word in text.lower() for word in words))
+        return named[:_SHOWN] or self.choices
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """Control tokens to choose from in a question."""
+        return self.specials[:_SHOWN]
+
+
+def read_texts(folder: SourceFolder) -> Texts:
+    """What the folder's files say. Raises ImportModelError for one that is damaged."""
+    config = folder.optional_json("config.json")
+    inner = next((config.mapping(key) for key in ("text_config", "decoder") if key in config), config)
+    generation = folder.optional_json("generation_config.json")
+    tokenizer = folder.json(TOKENIZER) if folder.has(TOKENIZER) else ConfigNode(TOKENIZER, "", {})
+    tokens, added = _tokens(tokenizer), list(_added(tokenizer))
+    templates = sorted(path.name for path in folder.path.glob(f"*{_TEMPLATE}"))
+    known = any(key in folder.optional_json(file) for file, key in _ENDS)
+    start = next(
+        (n.integer("decoder_start_token_id") for n in (generation, config) if "decoder_start_token_id" in n), None
+    )
+    return Texts(
+        tokenizer=TOKENIZER if folder.has(TOKENIZER) else None,
+        chat_template=templates[0] if len(templates) == 1 else None,
+        ends_known=known,
+        eos=() if known else config.integers("eos_token_id"),
+        start=next((text for text, index in tokens.items() if index == start), None),
+        context=_first(inner, *_CONTEXT) or _first(config, *_CONTEXT),
+        heads=_first(inner, "num_key_value_heads"),
+        head_dim=_first(inner, "head_dim"),
+        vocabulary=len(tokens) or None,
+        specials=tuple(token.text("content") for token in added if token.boolean("special", False)),
+        added=tuple(token.text("content") for token in added),
+        pooling=_pooling(folder),
+        normalized=folder.has("modules.json") and "Normalize" in folder.text("modules.json"),
+    )
+
+
+def _first(config: ConfigNode, *keys: str) -> int | None:
+    return next((config.integer(key, least=1) for key in keys if key in config), None)
+
+
+def _tokens(tokenizer: ConfigNode) -> dict[str, int]:
+    """Every token by text, as far as the file lists them."""
+    vocabulary = tokenizer.mapping("model").get("vocab")
+    found: dict[str, int] = {}
+    if vocabulary is not None and isinstance(vocabulary.value, dict):
+        found = {text: index for text, index in vocabulary.value.items() if isinstance(index, int)}
+    elif vocabulary is not None and isinstance(vocabulary.value, list):  # unigram: pairs of text and score
+        found = {str(item[0]): i for i, item in enumerate(vocabulary.value) if isinstance(item, list) and item}
+    return found | {token.text("content"): token.integer("id") for token in _added(tokenizer)}
+
+
+def _added(tokenizer: ConfigNode) -> Iterator[ConfigNode]:
+    added = tokenizer.get("added_tokens")
+    yield from added.items() if added is not None else ()
+
+
+def _pooling(folder: SourceFolder) -> str | None:
+    """How rows become one vector, where a file of sentence transformers says so, and says one way."""
+    config = folder.optional_json(_POOLING)
+    kinds = [kind for key, kind in _KINDS if config.boolean(key, False)]
+    return kinds[0] if len(kinds) == 1 else None
