@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from genai_pipeline.errors import PackageInvalidError
+from genai_pipeline.errors import PackageInvalidError, RuntimeMissingError
 from genai_pipeline.option_values import package_path
 from genai_pipeline.problems import Problem, Problems, sort_problems
 
@@ -27,13 +27,21 @@ class CheckedPackage:
     problems: tuple[Problem, ...]
 
 
-def check_package(path: str | Path, lend: Callable[[str], Path] | None = None) -> CheckedPackage:
+def check_package(
+    path: str | Path,
+    lend: Callable[[str], Path] | None = None,
+    *,
+    providers: Sequence[str] | None = None,
+    precision: str | None = None,
+) -> CheckedPackage:
     """Check a package on disk.
 
     ``lend`` gives the folders of packages that it borrows components from; by default only those in the cache.
+    ``providers`` and ``precision`` choose among variants of components, as the load options of these names do.
     """
     from genai_pipeline.graph.borrowing import borrow
     from genai_pipeline.graph.compile import compile_package
+    from genai_pipeline.graph.variants import choose_variants
     from genai_pipeline.importers.pull import cached
     from genai_pipeline.metadata.load import load_package
     from genai_pipeline.metadata.places import placed
@@ -46,6 +54,7 @@ def check_package(path: str | Path, lend: Callable[[str], Path] | None = None) -
     if spec is None:
         return CheckedPackage(None, None, {}, problems.sorted())
     spec = borrow(spec, lend or cached, problems)
+    spec = choose_variants(spec, available_providers, problems, asked=providers, precision=precision)
     plan, more = compile_package(spec, tuple(problems))
     problems.extend(more)
     for generation in (spec.generation, *loop_generations(spec.stages)):
@@ -53,6 +62,16 @@ def check_package(path: str | Path, lend: Callable[[str], Path] | None = None) -
     tokenizers = check_text(spec, plan.facts["vocab_sizes"] if plan is not None else {}, problems)
     found = sort_problems(placed(problems, spec.places))
     return CheckedPackage(spec, None if problems.failed else plan, tokenizers, found)
+
+
+def available_providers() -> Sequence[str]:
+    """The runtime's names of its providers; none without a runtime, which checks can do without."""
+    from genai_pipeline.backends.runtime import onnxruntime
+
+    try:
+        return tuple(onnxruntime().get_available_providers())
+    except RuntimeMissingError:
+        return ()
 
 
 def accept(name: str, plan: ExecutionPlan | None, problems: tuple[Problem, ...]) -> ExecutionPlan:

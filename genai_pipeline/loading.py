@@ -56,7 +56,7 @@ def load(
     options = LoadOptions.of(**arguments)
     parse_memory(options.memory, machine_memory())
     path = resolve(package, precision=precision, progress=progress or silent)
-    checked = check_package(path, lending(progress or silent))
+    checked = check_package(path, lending(progress or silent), providers=options.providers, precision=precision)
     plan = accept(str(path), checked.plan, checked.problems)
     return Pipeline(plan, checked.tokenizers, options, _draft_package(plan, options, progress or silent))
 
@@ -73,7 +73,7 @@ def _draft_package(plan: ExecutionPlan, options: LoadOptions, progress: Callable
     if not isinstance(kind, PackageDrafts):
         return None
     path = resolve(kind.package, precision=None, progress=progress)
-    checked = check_package(path, lending(progress))
+    checked = check_package(path, lending(progress), providers=options.providers)
     draft = accept(str(path), checked.plan, checked.problems)
     own = context_length(draft.package, replace(options, context_length=None))
     loop = check_draft_package(plan, drafted_loop(plan), draft, (context_length(plan.package, options), own))

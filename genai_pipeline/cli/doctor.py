@@ -36,10 +36,15 @@ def register(app: typer.Typer) -> None:
     app.command("doctor")(doctor)
 
 
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False) -> None:
+def doctor(
+    package: Annotated[str | None, typer.Argument(help="Also tell which of its variants would run here.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
     """Report Python, runtime, providers, processors, memory, cache and versions; exit code 5 without a runtime."""
     problems: list[GenaiError] = []
     report = {name: _section(section, problems) for name, section in _SECTIONS.items()}
+    if package is not None:
+        report["variants"] = _section(lambda: _variants(package), problems)
     if as_json:
         write_json({**report, "problems": [problem.to_dict() for problem in problems]})
     else:
@@ -109,6 +114,16 @@ def _cache() -> Mapping[str, Any]:
         "offline": is_offline(),
         "packages": {entry.name: sorted(entry.cached) for entry in list_packages()},
     }
+
+
+def _variants(package: str) -> Mapping[str, Any]:
+    """Component -> the graph that runs here and why."""
+    from genai_pipeline.checking import check_package
+    from genai_pipeline.importers.pull import metadata_of
+
+    spec = check_package(metadata_of(package)).spec
+    chosen = {name: one.chosen for name, one in (spec.components if spec is not None else {}).items()}
+    return {name: f"{one.variant.model}: {one.reason}" for name, one in chosen.items() if one is not None}
 
 
 def _is_folder(path: Path) -> bool:

@@ -30,7 +30,7 @@ def checked(output: Output, package: str, precision: str | None) -> tuple[str, C
 
     with output.progress() as progress:
         path = resolve(package, precision=precision, progress=progress)
-        found = check_package(path, lending(progress))
+        found = check_package(path, lending(progress), precision=precision)
     if found.plan is None:
         raise PackageInvalidError(
             f"{path} is not a valid package", found.problems, hint=f"genai-pipeline validate {path}"

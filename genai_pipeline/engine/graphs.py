@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 from genai_pipeline.backends.protocol import Backend, LoadedGraph, LoadRequest
 from genai_pipeline.config import LoadOptions
+from genai_pipeline.errors import ProviderUnavailableError
 from genai_pipeline.graph.plan import ComponentPlan, ExecutionPlan, ScopePlan
 
 
@@ -39,13 +40,17 @@ def _load_request(
 ) -> LoadRequest:
     root, session = component.spec.root or plan.package.root, component.spec.session
     declared = session.providers if session is not None else ()
+    chosen = component.spec.chosen
+    if chosen is not None and not chosen.runs:
+        message = f"no variant of the component '{component.spec.name}' runs here: {chosen.reason}"
+        raise ProviderUnavailableError(message, hint="ask for other providers, or add a variant for any of them")
     provider_options = session.provider_options if session is not None else {}
     return LoadRequest(
         component=component.spec.name,
         path=str(root / component.model),
         root=str(root),
         logits=logits,
-        providers=options.providers or declared or ("cpu",),
+        providers=chosen.providers if chosen is not None else options.providers or declared or ("cpu",),
         providers_required=options.providers is not None and len(options.providers) == 1,
         provider_options=tuple((name, tuple(settings.items())) for name, settings in provider_options.items()),
         config=tuple(session.config.items()) if session is not None else (),

@@ -57,6 +57,7 @@ SUPPORTED: Final = frozenset(
         "kv.window",
         "kv.from",
         "model.borrowed",
+        "model.variants",
         "tokenizer.tokenizers",
         "tokenizer.list",
         "tokenizer.characters",

@@ -42,6 +42,7 @@ def read_components(spec: PackageSpec, refused: frozenset[str], problems: Proble
         signatures = [_read(root, file, at, problems) for file, at in models]
         if signatures and signatures[0] is not None and all(signatures):
             found[name] = ComponentFiles(signatures[0], signatures[1] if len(signatures) > 1 else None)
+            _check_variants(component, root, signatures[0], refused, problems)
     return found
 
 
@@ -50,8 +51,28 @@ def _models(component: ComponentSpec) -> Iterator[tuple[str, Location]]:
     if component.model_later is not None:
         yield component.model or "", below(at, "first")
         yield component.model_later, below(at, "later")
+    elif component.chosen is not None:
+        yield component.chosen.variant.model, below(component.chosen.variant.at, "model")
     elif component.model is not None:
         yield component.model, at
+
+
+def _check_variants(
+    component: ComponentSpec, root: Path, chosen: GraphSignature, refused: frozenset[str], problems: Problems
+) -> None:
+    """The graphs that are not used here must be readable, and have the ports of the one that is."""
+    for variant in component.variants:
+        at = below(variant.at, "model")
+        if component.chosen is None or variant is component.chosen.variant or at.path in refused:
+            continue
+        signature = _read(root, variant.model, at, problems)
+        for side in ("inputs", "outputs") if signature is not None else ():
+            ours, theirs = getattr(chosen, side), getattr(signature, side)
+            for port in sorted(ours.keys() ^ theirs.keys()):
+                pair = (variant.model, component.chosen.variant.model)
+                lacks, has = pair if port in ours else pair[::-1]
+                message = f"{lacks} has no {side[:-1]} '{port}', which {has} has"
+                problems.error(at, "variant.ports", message, "all variants of a component have the same ports")
 
 
 def _read(root: Path, file: str, at: Location, problems: Problems) -> GraphSignature | None:

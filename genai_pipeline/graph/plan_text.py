@@ -106,6 +106,10 @@ def _value_text(value: Facts | None) -> str:
 
 
 def _component_lines(component: Facts) -> Iterator[str]:
+    if "variant" in component:
+        variant = component["variant"]
+        kind = " ".join(filter(None, (variant["provider"], variant["precision"]))) or "any provider"
+        yield f"  variant {kind}, of {variant['of']}: {variant['reason']}"
     for side in ("inputs", "outputs"):
         ports = fold(component[side], lambda port: (port["name"], port["dtype"], dims(port["shape"])))
         for shown, folded in ports:

@@ -10,7 +10,7 @@
 | ``stages`` | in the order they run: ``id``, ``kind``, ``component`` or ``op``, ``with`` (parameters of the operation), ``when``, ``inputs`` (port to binding), ``loop`` (what a loop reads besides), ``outputs`` (port to value key), ``reads``, ``drop_after``, ``after_choice``, ``batch_key``, ``for_each`` (key of the list it runs over) and ``body`` (``id``, ``kind``, ``levels``, ``stages``) of loops and groups |
 | ``levels`` | ids of the stages that may run side by side |
 | ``values`` | every value that is made or read: ``key``, ``type``, ``dtype``, ``shape``, ``produced_by``, ``scope`` |
-| ``components`` | ``model``, ports, states, ``bytes_per_token``, ``bytes_fixed`` |
+| ``components`` | ``model``, the ``variant`` that it is, ports, states, ``bytes_per_token``, ``bytes_fixed`` |
 | ``memory`` | ``bytes_per_token``, ``bytes_fixed``, ``context_length`` (null: not fixed), ``bytes_at_context`` |
 | ``left_out`` | stages that no output depends on |
 """  # noqa: E501 - a table
@@ -199,6 +199,10 @@ def _component(component: ComponentPlan) -> dict[str, Any]:
     found: dict[str, Any] = {"model": component.model}
     if component.spec.package is not None:
         found["package"] = component.spec.package
+    chosen = component.spec.chosen
+    if chosen is not None:
+        variant = {"provider": chosen.variant.provider, "precision": chosen.variant.precision}
+        found["variant"] = {**variant, "reason": chosen.reason, "of": len(component.spec.variants)}
     if component.model_later is not None:
         found["model_later"] = component.model_later
     state_ports = _state_ports(component)

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from genai_pipeline.errors import OfflineError, OptionError, PackageInvalidError, PackageNotFoundError, PullError
+from genai_pipeline.graph.variants import variant_precisions
 from genai_pipeline.importers import cache, fetch
 from genai_pipeline.importers.kinds.step import ImportJob
 from genai_pipeline.importers.progress import Progress, silent
 from genai_pipeline.importers.recipes import RECIPE_FILE, FileSource, Recipe, find_recipe, known_names
+from genai_pipeline.metadata.load import load_package
 from genai_pipeline.option_values import package_path
 from genai_pipeline.problems import nearest, one_of
 
@@ -58,11 +60,23 @@ def resolve(
     if path is None:
         return pull(package_path(package), precision=precision, offline=offline, progress=progress)
     if precision is not None:
-        raise PackageNotFoundError(
-            f"{package} is a package on disk: its precision is what it was made with",
-            hint="leave precision out, or give the name of a known package",
-        )
+        _check_precision(path, precision)
     return path
+
+
+def _check_precision(path: Path, precision: str) -> None:
+    """Raise PackageNotFoundError unless a component of the package has a variant of that precision."""
+    spec, _ = load_package(path)
+    there = variant_precisions(spec) if spec is not None else ()
+    if precision in there:
+        return
+    if there:
+        message = f"no component of {path} has a variant of the precision '{precision}'"
+        raise PackageNotFoundError(message, hint=nearest(precision, there) or f"there are {one_of(there)}")
+    raise PackageNotFoundError(
+        f"{path} is a package on disk: its precision is what it was made with",
+        hint="leave precision out, or give the name of a known package",
+    )
 
 
 def metadata_of(package: str | Path) -> Path:

@@ -181,6 +181,16 @@ class VariantSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class VariantChoice:
+    """The variant that is used, why, and the providers that run it, the first choice first."""
+
+    variant: VariantSpec
+    reason: str
+    providers: tuple[str, ...]
+    runs: bool = True  # False: nothing here runs any variant; this one is there to be checked
+
+
+@dataclass(frozen=True, slots=True)
 class SpanSpec:
     """How many tokens a run may take: ``whole`` or a number, for the first run and for later ones."""
 
@@ -211,6 +221,7 @@ class ComponentSpec:
     component: str | None = None
     root: Path | None = None  # the folder of its files, if it is another package's
     variants: tuple[VariantSpec, ...] = ()
+    chosen: VariantChoice | None = None  # among the variants; its graph is ``model`` then
     batch: BatchMode = "stack"
     no_batch_axis: tuple[str, ...] = ()  # ports declared to have no batch axis
     pad: Mapping[str, float | int] = field(default_factory=dict)

@@ -3,48 +3,61 @@ configuration entries."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from genai_pipeline.metadata.build_values import listed, named
 from genai_pipeline.metadata.nodes import Node
 from genai_pipeline.metadata.schema_faults import shown
-from genai_pipeline.metadata.session_keys import CPU_OPTIONS, DEFAULT_PROVIDER, FLAGS, KEYS, PROVIDERS, RESERVED
+from genai_pipeline.metadata.session_keys import (
+    CPU_OPTIONS,
+    DEFAULT_PROVIDER,
+    FLAGS,
+    KEYS,
+    PROVIDERS,
+    RESERVED,
+    short_provider,
+)
 from genai_pipeline.problems import Problems, nearest, one_of
 
 _ON_OFF: Final = ("0", "1")
 _ON_OFF_HINT: Final = 'write true or false, or "1" or "0"'
 _PROVIDER_ENTRIES: Final = "ep."  # providers define entries of their own below it
-_SHORT_NAMES: Final = {long: short for short, long in PROVIDERS.items()}
 
 
 def check_sessions(root: Node, problems: Problems) -> None:
     """Record every runtime setting of a component that would be ignored or misread."""
     for _, component in named(root.get("components")):
         session = component.get("session")
+        variants = [provider for one in listed(component.get("variants")) if (provider := one.get("provider"))]
+        _check_known(variants, problems)
         if session is not None:
-            _check_providers(session, problems)
+            _check_providers(session, [short_provider(str(node.value)) for node in variants], problems)
             for key, value in named(session.get("config")):
                 _check_entry(key, value, problems)
 
 
-def _short_name(name: str) -> str:
-    return _SHORT_NAMES.get(name, name if name.endswith("ExecutionProvider") else name.lower())
-
-
-def _check_providers(session: Node, problems: Problems) -> None:
+def _check_known(providers: Sequence[Node], problems: Problems) -> None:
     known = (*PROVIDERS, *PROVIDERS.values())
-    for node in listed(session.get("providers")):
-        if _short_name(str(node.value)) not in PROVIDERS:
+    for node in providers:
+        if short_provider(str(node.value)) not in PROVIDERS:
             hint = nearest(str(node.value), known) or f"known are: {one_of(PROVIDERS, 20)}"
             message = f"the provider {shown(node.value)} is not known; it is passed over where it is not there"
             problems.warning(node.at, "runtime.provider", message, hint)
-    used = [_short_name(str(node.value)) for node in listed(session.get("providers"))] or [DEFAULT_PROVIDER]
+
+
+def _check_providers(session: Node, variants: Sequence[str], problems: Problems) -> None:
+    """The providers of a session and their options; ``variants``: providers that a variant is for."""
+    providers = listed(session.get("providers"))
+    _check_known(providers, problems)
+    listed_here = [short_provider(str(node.value)) for node in providers]
+    used = listed_here or [*dict.fromkeys((*variants, DEFAULT_PROVIDER))]
     for name, options in named(session.get("provider_options")):
-        if _short_name(name) not in used:
+        if short_provider(name) not in used:
             message = f"options for {shown(name)}, which is not one of the component's providers: {', '.join(used)}"
             hint = nearest(name, used) or f"list it: providers: [{', '.join((name, *used))}]"
             problems.error(options.named_at, "runtime.provider_options", message, hint)
-        elif _short_name(name) == DEFAULT_PROVIDER:
+        elif short_provider(name) == DEFAULT_PROVIDER:
             _check_cpu_options(options, problems)
 
 

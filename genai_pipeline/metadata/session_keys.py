@@ -26,6 +26,7 @@ PROVIDERS: Final[Mapping[str, str]] = {  # our name -> the runtime's
     "cann": "CANNExecutionProvider",
     "vitisai": "VitisAIExecutionProvider",
 }
+_SHORT_NAMES: Final = {long: short for short, long in PROVIDERS.items()}
 DEFAULT_PROVIDER: Final = "cpu"  # of a component that lists none
 CPU_OPTIONS: Final = frozenset({"use_arena"})  # all that the CPU provider takes
 
@@ -109,3 +110,8 @@ OTHERS: Final = frozenset(
     }
 )
 KEYS: Final = FLAGS | OTHERS | frozenset(RESERVED)
+
+
+def short_provider(name: str) -> str:
+    """Our name of a provider; a name of the runtime's that has none stays as it is."""
+    return _SHORT_NAMES.get(name, name if name.endswith("ExecutionProvider") else name.lower())

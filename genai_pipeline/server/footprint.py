@@ -27,9 +27,12 @@ def footprint(served: Served, limit: int | None) -> int:
     if limit is None:
         return 0
     from genai_pipeline.checking import check_package
+    from genai_pipeline.config import LoadOptions
     from genai_pipeline.importers.pull import lending, resolve
 
-    checked = check_package(resolve(served.package, precision=served.precision), lending())
+    path = resolve(served.package, precision=served.precision)
+    providers = LoadOptions.of(**served.load).providers
+    checked = check_package(path, lending(), providers=providers, precision=served.precision)
     weights = 0 if checked.plan is None else weight_bytes(checked.plan)
     return weights + _state_bytes(served, limit)
 

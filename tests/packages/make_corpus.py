@@ -47,6 +47,7 @@ NESTED = "x: " + "[" * 500 + "]" * 500 + "\n"
 BOMB = "x-a: &a [0, 0, 0, 0, 0, 0, 0, 0, 0, 0]\n" + "".join(
     f"x-{b}: &{b} [{', '.join(['*' + a] * 10)}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
 )
+VARIANTS = "    variants:\n      - {model: model.onnx, provider: cpu}\n      - {model: other.onnx, provider: cuda}\n"
 RUN = "      - run: decoder\n"
 HINT = ("hint", "float32", ("batch", "sequence", SIZE))
 
@@ -260,6 +261,9 @@ FAULTS: dict[str, tuple[str, str, tuple[Step, ...]]] = {
     "kv-no-present": ("a cache the graph takes and never gives back", TEXT, (decoder(presents=False),)),
     "kv-part-missing": ("a key cache without its value cache", TEXT, (metadata('past: "past.{layer}.{part}"', 'past: "past.{layer}.key"'), metadata('present: "present.{layer}.{part}"', 'present: "present.{layer}.key"'))),
     "kv-layers": ("three layers declared, two in the graph", TEXT, (metadata("layers: 2", "layers: 3"),)),
+    "variant-missing": ("a variant whose graph is not there", TEXT, (metadata("    model: model.onnx\n", VARIANTS),)),
+    "variant-ports": ("a variant with a port too many", TEXT, (metadata("    model: model.onnx\n", VARIANTS), decoder(extra=(HINT,), metadata_name="other.onnx"))),
+    "variant-and-model": ("variants beside a graph", TEXT, (metadata("    model: model.onnx\n", "    model: model.onnx\n" + VARIANTS), decoder(metadata_name="other.onnx"))),
     "kv-heads": ("four heads declared, two in the graph", TEXT, (metadata("heads: 2", "heads: 4"),)),
     "kv-head-dim": ("heads of 8 declared, of 4 in the graph", TEXT, (metadata("head_dim: 4", "head_dim: 8"),)),
     "kv-dtype": ("float16 declared, float32 in the graph", TEXT, (metadata("dtype: float32", "dtype: float16"),)),

@@ -87,8 +87,9 @@ class Model:
         LoadOptions.of(**{name: value for name, value in loading.items() if name != "precision"})
         _find_providers(loading.get("providers"))
         with self._shown() as progress:
-            path = resolve(package, precision=loading.get("precision"), progress=progress)
-            found = check_package(path, lending(progress))
+            precision = loading.get("precision")
+            path = resolve(package, precision=precision, progress=progress)
+            found = check_package(path, lending(progress), providers=loading.get("providers"), precision=precision)
         if found.plan is None:
             first = next(problem for problem in found.problems if problem.severity == "error")
             message = f"{path} is not a valid package; first: {first.message}"

@@ -33,10 +33,13 @@ async def graph(request: Request) -> Response:
 def _compiled(served: Served) -> dict[str, Any]:
     """The plan of a package on disk. Raises ApiError 503 when there is none."""
     from genai_pipeline.checking import check_package
+    from genai_pipeline.config import LoadOptions
     from genai_pipeline.importers.pull import lending, resolve
 
     try:
-        checked = check_package(resolve(served.package, precision=served.precision), lending())
+        path = resolve(served.package, precision=served.precision)
+        providers = LoadOptions.of(**served.load).providers
+        checked = check_package(path, lending(), providers=providers, precision=served.precision)
     except GenaiError as error:
         raise api_error(error) from error
     if checked.plan is None:
