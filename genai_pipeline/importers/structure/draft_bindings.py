@@ -63,7 +63,7 @@ def feature_ports(part: Part) -> tuple[str, ...]:
 def input_name(port: str) -> str:
     """A port's name as that of an input of the package."""
     plain = re.sub(r"\W+", "_", port, flags=re.ASCII).strip("_")
-    return plain if plain[:1].isalpha() and plain not in ("prompt", "parameters", "data", "loop") else f"input_{plain}"
+    return plain if plain[:1].isalpha() and plain.lower() not in _WORDS | _TAKEN else f"input_{plain}"
 
 
 def bindings_text(bindings: Mapping[str, str]) -> str:
@@ -77,6 +77,7 @@ def key_text(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z_][\w./-]*", name, re.ASCII) and name.lower() not in _WORDS else flow(name)
 
 
+_TAKEN = frozenset({"prompt", "media", "parameters", "data", "loop", "encode", "generate", "read", "see"})
 _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 
 

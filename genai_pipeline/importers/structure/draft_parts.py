@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from genai_pipeline.importers.package_writer import flow
+from genai_pipeline.importers.structure.draft_bindings import key_text
 from genai_pipeline.importers.structure.parts import Assembly, Part
 from genai_pipeline.importers.structure.states import State
 from genai_pipeline.importers.structure.texts import Texts
@@ -21,7 +22,8 @@ def todo(question: str) -> str:
 def component_lines(name: str, part: Part, assembly: Assembly, texts: Texts) -> Iterator[str]:
     """One entry of ``components``."""
     padded = [port for port in part.facts.inputs if part.kind == "encoder" and _is_text(part, port)]
-    pad = f", pad: {flow(dict.fromkeys(padded, 0))}" if len(padded) > 1 else ""
+    fills = ", ".join(f"{key_text(port)}: 0" for port in padded)
+    pad = f", pad: {{{fills}}}" if len(padded) > 1 else ""
     if not part.states:
         yield f"  {name}: {{model: {flow(part.facts.file)}{pad}}}"
         return
