@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from genai_pipeline.graph.signature import GraphSignature, Port
@@ -37,15 +38,24 @@ class DecoderPart:
 
 
 def read_decoder(
-    source: SourceFolder, decoder: ConfigNode, report: ImportReport, extra: Sequence[StateEntry] = ()
+    source: SourceFolder,
+    decoder: ConfigNode,
+    report: ImportReport,
+    extra: Sequence[StateEntry] = (),
+    outer: Mapping[str, str] = MappingProxyType({}),
 ) -> DecoderPart:
-    """Reads, maps and reports the whole part. ``extra``: state entries besides the decoder's own."""
+    """Reads, maps and reports the whole part.
+
+    ``extra``: state entries besides the decoder's own. ``outer``: nominal inputs -> values from outside the loop.
+    """
     file = decoder.text("filename")
     signature = source.signature(file)
     report.mapped(decoder.file, decoder.at("filename"), "components.decoder.model")
     ports = PartPorts(decoder, signature, report)
     ports.claim(name for entry in extra for name in entry.ports)
     inputs = _loop_inputs(decoder, ports, report)
+    found = {value: ports.input(nominal, nominal, value) for nominal, value in outer.items()}
+    inputs |= {port.name: value for value, port in found.items() if port is not None}
     embeds = ports.input("inputs_embeds", "inputs_embeds", "what the embedding part gives")
     own = find_patterns(ports, signature, SELF_STATE)
     entries = [*self_entries(own, signature)] if own else []

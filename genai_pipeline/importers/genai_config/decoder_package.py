@@ -37,7 +37,7 @@ def decoder_package(source: SourceFolder, config: ConfigNode, name: str, report:
     tokenizer = read_tokenizer_files(source, report)
     decoder = read_decoder(source, model.need("decoder"), report)
     before = _embedding(source, model, decoder, report)
-    settings = _settings(config, model, report)
+    settings = read_settings(config, model, report)
     report_sharing(config, decoder, report)
     components = [*([before] if before else []), decoder.component]
     text = text_decoder(
@@ -67,7 +67,8 @@ def token_fields(model: ConfigNode, tokenizer: TokenizerFiles, report: ImportRep
     return tokenizer.fields(ends, pads[0] if pads and pads[0] >= 0 else None)
 
 
-def _settings(config: ConfigNode, model: ConfigNode, report: ImportReport) -> SearchSettings:
+def read_settings(config: ConfigNode, model: ConfigNode, report: ImportReport) -> SearchSettings:
+    """Generation defaults and the longest text."""
     length = model.integer("context_length", least=1)
     report.mapped(model.file, model.at("context_length"), "limits.context_length")
     most = _RECOMPUTED.get(model.text("type"), length)

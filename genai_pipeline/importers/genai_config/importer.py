@@ -8,6 +8,7 @@ from typing import Final
 
 from genai_pipeline.importers.genai_config.decoder_package import decoder_package
 from genai_pipeline.importers.genai_config.keys import report_other_keys
+from genai_pipeline.importers.genai_config.speech_package import encoder_decoder_package
 from genai_pipeline.importers.package_writer import check_free, new_package, package_name, write_text
 from genai_pipeline.importers.progress import Progress, silent
 from genai_pipeline.importers.report import ImportReport
@@ -39,7 +40,8 @@ def import_genai_config(
     progress(f"reading {CONFIG}", 0, 0)
     config = folder.json(CONFIG)
     report = ImportReport()
-    package = decoder_package(folder, config, title, report)
+    shape = encoder_decoder_package if "encoder" in config.need("model") else decoder_package
+    package = shape(folder, config, title, report)
     report_other_keys(config, report)
     report.check(str(source))
     with new_package(target) as scratch:

@@ -8,8 +8,9 @@ new tokens (``append``).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from genai_pipeline.graph.signature import GraphSignature
@@ -39,15 +40,13 @@ class StateEntry:
     layers: tuple[int, ...] = field(default=())
 
 
-def find_patterns(
-    ports: PartPorts, signature: GraphSignature, wanted: Sequence[StatePattern], past_only: bool = False
-) -> list[PortPattern]:
-    """Patterns that match ports of the graph. ``past_only``: presents are on another graph."""
+def find_patterns(ports: PartPorts, signature: GraphSignature, wanted: Sequence[StatePattern]) -> list[PortPattern]:
+    """Patterns that match ports of the graph."""
     found = []
     for (past_name, past_default), (present_name, present_default), part in wanted:
         past = ports.pattern("inputs", past_name, past_default)
-        present = "" if past_only else ports.pattern("outputs", present_name, present_default)
-        layers = _layers(past, signature)
+        present = ports.pattern("outputs", present_name, present_default)
+        layers = layers_of(past, signature)
         if layers:
             found.append(PortPattern(past, present, part, layers))
             ports.claim(found[-1].names())
@@ -55,7 +54,8 @@ def find_patterns(
     return found
 
 
-def _layers(pattern: str, signature: GraphSignature) -> tuple[int, ...]:
+def layers_of(pattern: str, signature: GraphSignature) -> tuple[int, ...]:
+    """The numbers that stand for ``%d`` in names of input ports, sorted."""
     if "%d" not in pattern:
         return ()
     before, _, after = pattern.partition("%d")
@@ -74,21 +74,22 @@ def recurrent_entries(patterns: Sequence[PortPattern]) -> list[StateEntry]:
     return [entry for pattern in patterns for entry in state_entries([pattern], {"update": "replace"})]
 
 
-def state_entries(patterns: Sequence[PortPattern], fields: dict[str, Any]) -> list[StateEntry]:
-    """The entries, joined by ``{part}`` where one pattern says both."""
+def state_entries(
+    patterns: Sequence[PortPattern], fields: Mapping[str, Any], last: Mapping[str, Any] = MappingProxyType({})
+) -> list[StateEntry]:
+    """The entries, joined by ``{part}`` where one pattern says both; ``fields`` come first in them, ``last`` behind."""
     joined = _joined(patterns)
     if joined is not None:
-        past, present = joined
         ports = tuple(name for pattern in patterns for name in pattern.names())
-        said = {**fields, "past": past, **({"present": present} if present else {})}
-        return [StateEntry(said, ports, patterns[0].layers)]
+        return [StateEntry({**fields, **joined, **last}, ports, patterns[0].layers)]
     return [
         StateEntry(
             {
                 **fields,
                 "past": pattern.past.replace("%d", "{layer}"),
-                **({"present": pattern.present.replace("%d", "{layer}")} if pattern.present else {}),
+                "present": pattern.present.replace("%d", "{layer}"),
                 "parts": [pattern.part],
+                **last,
             },
             tuple(pattern.names()),
             pattern.layers,
@@ -97,7 +98,7 @@ def state_entries(patterns: Sequence[PortPattern], fields: dict[str, Any]) -> li
     ]
 
 
-def _joined(patterns: Sequence[PortPattern]) -> tuple[str, str] | None:
+def _joined(patterns: Sequence[PortPattern]) -> dict[str, str] | None:
     """One past and one present pattern with ``{layer}`` and ``{part}`` for all, if there is one."""
     if len({pattern.layers for pattern in patterns}) != 1 or len(patterns) < 2:
         return None
@@ -106,7 +107,7 @@ def _joined(patterns: Sequence[PortPattern]) -> tuple[str, str] | None:
     if len(pasts) != 1 or len(presents) != 1:
         return None
     (past,), (present,) = pasts, presents
-    return (past, present) if "{part}" in past and (not present or "{part}" in present) else None
+    return {"past": past, "present": present} if "{part}" in past and "{part}" in present else None
 
 
 def _with_part(pattern: str, part: str) -> str:

@@ -23,6 +23,12 @@ class GenaiFolder:
     path: Path
     package: TinyPackage
 
+    def reconfigure(self, edit: Callable[[dict[str, Any]], object]) -> None:
+        """Changes genai_config.json."""
+        config = json.loads((self.path / "genai_config.json").read_text())
+        edit(config)
+        write_config(self.path, config)
+
     def greedy(self, prompt: Sequence[int], count: int) -> list[int]:
         """The tokens of onnxruntime-genai, end tokens included."""
         import onnxruntime_genai

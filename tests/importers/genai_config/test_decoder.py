@@ -184,7 +184,7 @@ def test_a_sliding_window_is_that_of_the_graphs_attention(
     genai_folder: Folders, tmp_path: Path, layers: list[int] | None, fits: bool
 ) -> None:
     def edit(config: dict[str, Any]) -> None:
-        window = {"window_size": 6, "slide_key_value_cache": True}
+        window = {"window_size": 6, "slide_key_value_cache": not fits, "slide_inputs": False}
         config["model"]["decoder"]["sliding_window"] = window | ({} if layers is None else {"layers": layers})
 
     folder = genai_folder(edit=edit)
@@ -201,4 +201,5 @@ def test_a_sliding_window_is_that_of_the_graphs_attention(
     prompt = folder.package.vocabulary.chat_prompt(("user", "hello there"))
     with gp.load(made) as pipe:
         tokens = list(pipe.generate(tokens=prompt, max_new_tokens=COUNT).tokens)
+    folder.reconfigure(lambda config: config["model"]["decoder"].pop("sliding_window"))  # there: a size of buffers
     assert tokens == folder.greedy(prompt, COUNT)[: len(tokens)]
