@@ -17,6 +17,7 @@ def register(app: typer.Typer) -> None:
     group.command("gguf")(import_gguf)
     group.command("ctranslate2")(import_ctranslate2)
     group.command("genai-config")(import_genai_config)
+    group.command("optimum")(import_optimum)
     app.add_typer(group, name="import")
 
 
@@ -78,3 +79,24 @@ def import_genai_config(
         output.note(row.line)
     output.note(f"made {made.folder}")
     write(f"{made.folder}\n")
+
+
+def import_optimum(
+    ctx: typer.Context,
+    source: Annotated[Path, typer.Argument(metavar="SRC", help="The folder with config.json and onnx/.")],
+    target: Annotated[Path, typer.Argument(metavar="DST", help="The package folder to create.")],
+    precision: Annotated[
+        str | None, typer.Option(help="Which of the graphs: fp32, fp16, quantized, int8, uint8, q4, q4f16 or bnb4.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="The package's name (default: the name of the folder).")] = None,
+) -> None:
+    """Make a package of a folder laid out by Optimum or transformers.js: its files, linked, with metadata."""
+    from genai_pipeline.importers import optimum
+
+    output: Output = ctx.obj
+    with output.progress() as progress:
+        report = optimum.import_optimum(source, target, precision=precision, name=name, progress=progress)
+    for row in report.rows:
+        output.note(row.line)
+    output.note(f"made {target}")
+    write(f"{target}\n")

