@@ -66,8 +66,6 @@ class StandIn:
 
     def answer(self, request: BaseHTTPRequestHandler) -> None:
         """Listing at /api/models/..., files at /OWNER/NAME/resolve/REVISION/FILE."""
-        self.tokens.add(request.headers.get("Authorization"))
-        print(request.command, request.path, request.headers.get("Authorization"))
         if "me/" in request.path:  # the library asks for a list of its own besides
             self.tokens.add(request.headers.get("Authorization"))
         if request.path.startswith("/api/models/"):
