@@ -156,6 +156,12 @@ class ArchiveError(PackageError):
     code = "archive_invalid"
 
 
+class ReferenceFileError(PackageError):
+    """The answers that were recorded in a package cannot be read."""
+
+    code = "reference_invalid"
+
+
 class ExpressionError(GenaiError):
     """An expression is outside the language, cannot be typed, or has no value for what it was given."""
 
@@ -318,6 +324,12 @@ class EngineClosedError(GenaiError):
     """The pipeline was closed while or before the request ran."""
 
     code = "engine_closed"
+
+
+class RequestBrokenError(GenaiError):
+    """Something unforeseen happened to one request, with the cause chained; others go on."""
+
+    code = "request_broken"
 
 
 class EngineFailedError(GenaiError):

@@ -63,8 +63,7 @@ def stretches(blocks: Iterable[FloatArray], rate: int, pauses: Pauses) -> Iterat
     try:
         for block in blocks:
             held = np.concatenate([held, block])
-            count = _complete(held, rate, pauses)
-            if count:
+            while count := _complete(held, rate, pauses):
                 yield start, held[:count]
                 start, held = start + count, held[count:]
     except MediaError as error:

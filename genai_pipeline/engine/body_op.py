@@ -83,7 +83,7 @@ class BodyOp:
         sequence = batch.sequences[row]
         if self._settled and sequence.id in self._kept:
             return self._kept[sequence.id]
-        lookup = self._reads.row_lookup(context, row)
+        lookup = _row_lookup(self._reads, context, row)
         inputs = {port: taken.value(context, row, lookup) for port, taken in self._inputs.items()}
         params = call_values(self._stage.spec.params, self._operation.spec.parameters, lookup)
         call = OpContext(
@@ -114,11 +114,14 @@ class _Input:
     bound: Binding | tuple[Binding, ...]
     key: str | None = None
     loop: str | None = None
+    members: tuple[_Input, ...] = ()  # of a list
 
     @staticmethod
     def of(bound: Binding | tuple[Binding, ...], reads: BodyReads) -> _Input:
         """The input for what is bound to a port."""
-        if isinstance(bound, Binding) and isinstance(bound.expr, Name):
+        if isinstance(bound, tuple):
+            return _Input(bound, members=tuple(_Input.of(binding, reads) for binding in bound))
+        if isinstance(bound.expr, Name):
             local = reads.local(bound.expr.text)
             if local is not None and local.startswith("loop."):
                 return _Input(bound, loop=local.removeprefix("loop."))
@@ -135,8 +138,21 @@ class _Input:
         if self.loop is not None:
             return _own(context.loop.array(self.loop), context.batch, row, self.loop)
         if isinstance(self.bound, tuple):
-            return [evaluate(binding.expr, lookup) for binding in self.bound]
+            return [member.value(context, row, lookup) for member in self.members]
         return evaluate(self.bound.expr, lookup)
+
+
+def _row_lookup(reads: BodyReads, context: Context, row: int) -> Callable[[str], object]:
+    """Values of one row by name; those of the body as operations have them, with the batch axis, without padding."""
+    plain = reads.row_lookup(context, row)
+
+    def lookup(name: str) -> object:
+        local = reads.local(name)
+        if local is None or local.startswith("loop."):
+            return plain(name)
+        return context.body[reads.keys[name]].rows[row]
+
+    return lookup
 
 
 def _names(bound: Binding | tuple[Binding, ...]) -> Iterator[str]:

@@ -58,6 +58,9 @@ class RowValue:
         arrays = [np.asarray(row) for row in self.rows]
         if len(arrays) == 1:
             return arrays[0]
+        if any(array.ndim == 0 or array.shape[0] != 1 for array in arrays):
+            shapes = ", ".join(sorted({str(list(array.shape)) for array in arrays}))
+            raise GraphRunError(f"stage '{self._stage}' gave rows without the batch axis: {shapes}")
         if len({array.shape for array in arrays}) > 1:
             arrays = self._padded(arrays)
         return np.concatenate(arrays)

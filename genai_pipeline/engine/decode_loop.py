@@ -69,9 +69,9 @@ class DecodeLoop:
         """Give the sequence a row, and restore what state can be; returns the tokens that are computed now."""
         row = self._pool.open()
         assert row is not None, "the scheduler admits no more sequences than there are rows"
-        self._given.put(self._pool, row, sequence.values)
         sequence.row = row
         self._rows[row] = sequence
+        self._given.put(self._pool, row, sequence.values)
         sequence.num_computed = self._keeper.enter(sequence)
         return sequence.num_computed
 

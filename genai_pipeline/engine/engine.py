@@ -19,7 +19,7 @@ from genai_pipeline.engine.op_stage import OpCall
 from genai_pipeline.engine.outputs import Outputs
 from genai_pipeline.engine.pace import Pace
 from genai_pipeline.engine.request import Request, RequestState
-from genai_pipeline.engine.requests import Requests
+from genai_pipeline.engine.requests import Requests, broken
 from genai_pipeline.engine.side_lane import SideLane
 from genai_pipeline.engine.step import Stepper
 from genai_pipeline.engine.walk import Runners, Walk, Work
@@ -50,7 +50,7 @@ class Engine:
         self._walk = walk
         self._drafting = [loop.drafting for loop in loops.values() if loop.drafting is not None]
         self._listener = listener
-        self._requests = Requests(walk, loops, outputs, scheduler, listener, self._start_op)
+        self._requests = Requests(walk, loops, outputs, scheduler, listener, self._start_op, self._post)
         self._stepper = Stepper(loops, scheduler, self._requests, paces, listener)
         self._inbox: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._side_lane = SideLane(runners.jobs, self._inbox.put, self._requests.finish_side_run)
@@ -71,7 +71,7 @@ class Engine:
         try:
             with self._lock:
                 self._check_room()  # before the work of taking it in, and again after it
-            work = self._walk.begin(state)
+            work = self._begin(state)
             with self._lock:
                 if self._closed is not None:
                     raise _again(self._closed)
@@ -83,8 +83,17 @@ class Engine:
             raise
         return state
 
+    def _post(self, command: Command) -> None:
+        self._inbox.put(command)
+
     def _start_op(self, prepared: OpCall) -> None:
         self._op_lane.start(prepared)
+
+    def _begin(self, state: RequestState) -> Work:
+        try:
+            return self._walk.begin(state)
+        except Exception as cause:
+            raise broken(cause) from cause
 
     def _check_room(self) -> None:
         count = len(self._requests) + self._entering
@@ -156,7 +165,7 @@ class Engine:
         """Carry out commands; wait for one when there is nothing to run."""
         if not self._requests.live and not self._scheduler.can_start_job:
             self._wait()
-        while not self._inbox.empty():
+        for _ in range(self._inbox.qsize()):  # what these put there in turn waits for the next round
             self._inbox.get()()
 
     def _wait(self) -> None:

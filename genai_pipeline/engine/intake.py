@@ -71,12 +71,8 @@ class Intake:
         self._options = LoopOptions(stage.spec.decode.generation, rules)
         self._prompt = LoopPrompt(stage, rules.tokenizers.get(stage.spec.decode.tokenizer or DEFAULT))
 
-    def admit(self, state: RequestState, values: Mapping[str, Any]) -> Admitted | None:
-        """Refuse what cannot be, before anything runs; gives what is granted, None while there is no prompt yet.
-
-        ``values``: those of the scope that the loop stands in. Raises PromptTooLongError, CapacityError, OptionError or
-        RequestError.
-        """
+    def check(self, state: RequestState) -> None:
+        """Refuse what this loop could never do, before anything runs. Raises OptionError or RequestError."""
         options = self._options.of(state.request.options)
         if options.stop and self._rules.decoder is None:
             message = f"'{self._stage.id}' gives no text that could be searched for stop strings"
@@ -86,7 +82,17 @@ class Intake:
             raise OptionError(message, param="prompt_logprobs")
         form = state.request.form
         self._answers.check(form)
+        if form.constraint is not None and self._stage.spec.decode is not None and self._stage.spec.decode.times:
+            message = f"'{self._stage.id}' writes marks of time, which no other form of the answer allows"
+            raise OptionError(message, param="response_format")
         check_search(options, form, self._rules.bounds)
+
+    def admit(self, state: RequestState, values: Mapping[str, Any]) -> Admitted | None:
+        """What a request that was checked is granted; None while there is no prompt yet.
+
+        ``values``: those of the scope that the loop stands in. Raises PromptTooLongError, CapacityError, RequestError.
+        """
+        options, form = self._options.of(state.request.options), state.request.form
         if any(values.get(key) is None for key in self._prompt.keys):
             return None
         granted = self._grant(len(self._prompt.tokens(values)), options)

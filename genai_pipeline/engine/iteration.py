@@ -75,7 +75,7 @@ class Iteration:
 
     def outputs(self) -> dict[str, Any]:
         """What the loop gives in the end: collected values joined, carried ones as they are now."""
-        joined = {name: _joined(self._pieces[name], one) for name, one in self._spec.collect.items()}
+        joined = {name: self._joined(name, one) for name, one in self._spec.collect.items()}
         return {self._key(name): value for name, value in {**self._carried, **joined}.items()}
 
     def _key(self, name: str) -> str:
@@ -125,9 +125,14 @@ class Iteration:
             self._pieces[name].append(value)
         return value
 
-
-def _joined(pieces: list[Any], collect: CollectSpec) -> Any:
-    """One value of all steps: joined on its axis, a list where it has none."""
-    if collect.axis is None:
-        return pieces
-    return np.concatenate(pieces, collect.axis) if pieces else None
+    def _joined(self, name: str, collect: CollectSpec) -> Any:
+        """One value of all steps: joined on its axis, a list where it has none."""
+        pieces = self._pieces[name]
+        if collect.axis is None:
+            return pieces
+        try:
+            return np.concatenate(pieces, collect.axis) if pieces else None
+        except ValueError as error:
+            shapes = ", ".join(sorted({str(list(np.shape(piece))) for piece in pieces}))
+            message = f"'{self._key(name)}' cannot be joined on axis {collect.axis} from steps of shapes {shapes}"
+            raise RequestError(message) from error

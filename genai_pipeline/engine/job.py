@@ -77,6 +77,8 @@ class JobStage:
             value = evaluate(binding.expr, lambda read: values[self._stage.reads[read]])
             inputs[name] = as_port(value, numpy_dtype(port.dtype), None if port.shape is None else len(port.shape))
             if self._batched(port):
+                if not inputs[name].ndim:
+                    raise RequestError(f"stage '{self.path}' needs rows at '{name}', not a single number")
                 rows[name] = inputs[name].shape[0]
         if len(set(rows.values())) > 1:
             counts = ", ".join(f"'{name}' {count}" for name, count in rows.items())

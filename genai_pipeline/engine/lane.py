@@ -91,17 +91,21 @@ def _stages(
     readers.update(body.reads.values())
     made: list[BodyStage | BodyOp] = []
     settled: set[str] = set()  # values of the body that stay the same while a sequence runs
+    fresh: set[str] = set()  # values in memory that a component writes anew in each run
     for stage in body.stages:
         reads = BodyReads(stage.reads, body.id, carried)
-        drawn = stage.spec.op is not None and not operation(stage.spec.op).spec.deterministic
-        is_settled = _is_settled(stage, body.id, settled) and not drawn and not pool.keeps(stage.spec.run or "")
+        spec = None if stage.spec.op is None else operation(stage.spec.op).spec
+        moves = spec is not None and (spec.reads_range or not spec.deterministic)
+        is_settled = _is_settled(stage, body.id, settled) and not moves and not pool.keeps(stage.spec.run or "")
         if is_settled:
             settled.update(stage.outputs.values())
+        elif stage.spec.run is not None:
+            fresh.update(stage.outputs.values())
         if stage.spec.run is not None:
             made.append(BodyStage(stage, graphs[stage.spec.run], reads, settled=is_settled))
         else:
             assert stage.spec.op is not None, "a body has runs and operations"
-            alone = frozenset(key for key in stage.reads.values() if readers[key] == 1 and key not in settled)
+            alone = frozenset(key for key in stage.reads.values() if readers[key] == 1 and key in fresh)
             found = operation(stage.spec.op)
             made.append(BodyOp(stage, found, reads, tokenizers, settled=is_settled, last_reader_of=alone))
     return made

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from genai_pipeline.engine.body_stage import port_bindings
 from genai_pipeline.graph.plan import ScopePlan, StagePlan
+from genai_pipeline.graph.uses import STATE_PREFIX
 from genai_pipeline.metadata.expressions import names, optional_names
 from genai_pipeline.metadata.model import Binding
 from genai_pipeline.metadata.operations import OPERATIONS
@@ -48,7 +49,16 @@ def _reads(stage: StagePlan) -> Iterator[str]:
 
 def misses(stage: StagePlan, values: Values) -> bool:
     """Whether a value that the stage cannot do without is not there (None)."""
-    return any(values[_key(stage, name)] is None for name in _needed_names(stage))
+    given = (key for key in _state_keys(stage) if key in values)
+    return any(values[_key(stage, name)] is None for name in _needed_names(stage)) or any(
+        values[key] is None for key in given
+    )
+
+
+def _state_keys(stage: StagePlan) -> Iterator[str]:
+    """Outputs of other components that the state of a loop starts as."""
+    for inner in stage.body.stages if stage.spec.decode is not None and stage.body is not None else ():
+        yield from (key for name, key in inner.reads.items() if name.startswith(STATE_PREFIX))
 
 
 def _key(stage: StagePlan, name: str) -> str:
@@ -68,8 +78,8 @@ def _needed_bindings(stage: StagePlan) -> Iterator[Binding]:
         yield from (binding for port, binding in port_bindings(stage) if port not in optional)
     elif spec.run is not None:
         yield from (binding for _, binding in port_bindings(stage))
-    elif spec.decode is not None and spec.decode.prompt is not None:
-        yield spec.decode.prompt
+    elif spec.decode is not None:
+        yield from (binding for binding in [spec.decode.prompt] if binding is not None)
     elif spec.iterate is not None:
         yield from (carry.initial for carry in spec.iterate.carry.values())
         if spec.iterate.over is not None:

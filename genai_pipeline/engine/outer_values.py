@@ -33,7 +33,9 @@ class OuterValues:
             self._stacked[key] = self._stacked.get(key, True) and batched
         operations = (stage for stage in body.stages if stage.spec.op is not None)
         reads = {key for stage in operations for key in stage.reads.values() if local_key(key, body.id) is None}
-        self._digested = [] if known is None else sorted((self._stacked.keys() | reads) - known)
+        told_apart = (self._stacked.keys() | reads) - (known or frozenset())
+        constant = {key for key in told_apart if key.startswith("data.")}  # of the package: the same for all sequences
+        self._digested = [] if known is None else sorted(told_apart - constant)
 
     def of(self, values: Mapping[str, Any]) -> Outer:
         """Those of a sequence with these values."""

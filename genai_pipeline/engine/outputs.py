@@ -86,7 +86,10 @@ def _vector(spec: OutputSpec, value: Any) -> Any:
     if isinstance(value, list) and any(one is None for one in value):
         return [None if one is None else _vector(spec, one) for one in value]
     if isinstance(value, list):
-        return np.stack([_vector(spec, one) for one in value]) if value else np.zeros((0, 0), np.float32)
+        vectors = [_vector(spec, one) for one in value]
+        if len({vector.shape for vector in vectors}) > 1:
+            raise RequestError(f"the output '{spec.name}' has vectors of different lengths")
+        return np.stack(vectors) if vectors else np.zeros((0, 0), np.float32)
     array = np.asarray(value)
     if array.ndim == 2 and array.shape[0] == 1:
         array = array[0]

@@ -16,10 +16,11 @@ from genai_pipeline.engine.op_lane import Outcome
 from genai_pipeline.engine.op_stage import OpCall
 from genai_pipeline.engine.outputs import Outputs
 from genai_pipeline.engine.request import RequestState
+from genai_pipeline.engine.scope_run import ScopeRun
 from genai_pipeline.engine.sequence import Sequence as TokenSequence
 from genai_pipeline.engine.side_lane import SideResult
 from genai_pipeline.engine.walk import Walk, Work
-from genai_pipeline.errors import GenaiError, RequestTimeoutError
+from genai_pipeline.errors import GenaiError, RequestBrokenError, RequestTimeoutError
 from genai_pipeline.parsing.parts import NOTHING, AnswerPart
 from genai_pipeline.scheduler.plan import SideRun
 from genai_pipeline.scheduler.scheduler import Scheduler
@@ -41,6 +42,7 @@ class Requests:
         scheduler: Scheduler,
         listener: Listener,
         start_op: Callable[[OpCall], None],
+        post: Callable[[Callable[[], None]], None],
     ) -> None:
         self.live: dict[int, TokenSequence] = {}
         self._jobs: dict[int, Job] = {}  # waiting or in the side lane
@@ -48,6 +50,7 @@ class Requests:
         self._walk = walk
         self._outputs = outputs
         self._start_op = start_op
+        self._post = post  # has the engine thread do something in its next round
         self._loops = loops
         self._searches = {id: SearchQueue(loop.rules.bounds) for id, loop in loops.items()}
         self._scheduler = scheduler
@@ -171,6 +174,8 @@ class Requests:
     def _queue(self, work: Work) -> None:
         for prepared in work.ops:
             self._start_op(prepared)
+        for scope in work.postponed:
+            self._post(lambda scope=scope: self._resume(scope))  # type: ignore[misc]
         self._start(work.sequences)
         for search in work.searches:
             self._searches[search.loop].add(search)
@@ -178,7 +183,9 @@ class Requests:
         for job in work.jobs:
             self._jobs[job.id] = job
             queueing = job.request.request.queueing
-            self._scheduler.submit_job(JobTicket(job.id, job.stage, job.batch_key, queueing.priority, queueing.key))
+            nbytes = sum(array.nbytes for array in job.inputs.values())
+            ticket = JobTicket(job.id, job.stage, job.batch_key, queueing.priority, queueing.key, nbytes)
+            self._scheduler.submit_job(ticket)
 
     def _start(self, sequences: Sequence[TokenSequence]) -> None:
         for sequence in sequences:
@@ -194,18 +201,23 @@ class Requests:
         """Take in what has ended, start what the request can start now, or end it with its outputs."""
         try:
             work = finish()
-        except GenaiError as error:
-            self.end(state, "error", error)
+        except Exception as cause:  # noqa: BLE001 - whatever it is, it is about this request alone
+            self.end(state, "error", broken(cause))
             return
         self._carry_out(state, work)
+
+    def _resume(self, scope: ScopeRun) -> None:
+        """Take the next steps of a loop that let others go first."""
+        if not scope.request.done:
+            self._go_on(scope.request, lambda: self._walk.resume(scope))
 
     def _carry_out(self, state: RequestState, work: Work) -> None:
         self._queue(work)
         try:
             for event in self._outputs.events(work.pieces):
                 state.request.emit(event)
-        except GenaiError as error:  # what a stage made is no sound: its request ends, and no other
-            self.end(state, "error", error)
+        except Exception as cause:  # noqa: BLE001 - what a stage made is no sound: its request ends, and no other
+            self.end(state, "error", broken(cause))
             return
         if not work.over:
             if state.held is not None and _says(state.held):  # text does not wait for other stages
@@ -214,8 +226,8 @@ class Requests:
             return
         try:
             outputs = self._outputs.of(state.values)
-        except GenaiError as error:
-            self.end(state, "error", error)
+        except Exception as cause:  # noqa: BLE001 - as above
+            self.end(state, "error", broken(cause))
             return
         self._close(state, state.held or Event(finish_reason="stop"), outputs)
 
@@ -236,6 +248,15 @@ class Requests:
         self._scheduler.finish(sequence.id)
         self._loops[sequence.loop].close(sequence)
         self._listener.left(sequence)
+
+
+def broken(cause: Exception) -> GenaiError:
+    """The error that a request ends with: one made for people, or one that says what was not foreseen."""
+    if isinstance(cause, GenaiError):
+        return cause
+    error = RequestBrokenError(f"the request cannot go on: {type(cause).__name__}: {cause}")
+    error.__cause__ = cause
+    return error
 
 
 def _says(event: Event) -> bool:

@@ -42,14 +42,26 @@ class ResultCache:
     def put(self, digest: bytes, outputs: Values) -> None:
         """Keep a result, unless it is larger than the whole cache."""
         nbytes = sum(int(np.asarray(value).nbytes) for value in _arrays(outputs))
+        if nbytes > self.max_bytes:
+            return
+        outputs = {key: _own(value) for key, value in outputs.items()}
         with self._lock:
-            if digest in self._kept or nbytes > self.max_bytes:
+            if digest in self._kept:
                 return
             self._kept[digest] = (outputs, nbytes)
             self._nbytes += nbytes
             while self._nbytes > self.max_bytes:
                 _, (_, dropped) = self._kept.popitem(last=False)
                 self._nbytes -= dropped
+
+
+def _own(value: Any) -> Any:
+    """What may be kept: memory that is nobody else's part, and that nobody writes any more."""
+    if isinstance(value, np.ndarray):
+        kept = value if value.base is None else value.copy()  # a row of a batch would hold all of it
+        kept.setflags(write=False)
+        return kept
+    return value
 
 
 def _arrays(value: Any) -> list[Any]:

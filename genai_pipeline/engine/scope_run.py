@@ -53,11 +53,13 @@ class ScopeRun:
 class StageRun:
     """A stage under way in a scope, with one call, or one per item of the list it goes over."""
 
-    __slots__ = ("calls", "num_open", "scope", "stage")
+    __slots__ = ("calls", "listed", "num_open", "scope", "stage")
 
     def __init__(self, stage: StagePlan, scope: ScopeRun, items: Sequence[Values] | None) -> None:
         self.stage = stage
         self.scope = scope
+        around = scope.owner is not None and scope.owner.run.listed
+        self.listed: bool = items is not None or around  # one of several, here or further out
         if items is None:
             self.calls = [Call(self, scope.values, scope.item)]
         else:
@@ -103,7 +105,7 @@ class Call:
 
 
 def stage_path(scope: ScopePlan, stage: StagePlan) -> str:
-    """Names a stage of a package; two scopes may have stages of one id."""
+    """Names a stage of a package by the scopes that it stands in."""
     return f"{scope.id}/{stage.id}" if scope.id else stage.id
 
 

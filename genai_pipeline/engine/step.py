@@ -70,7 +70,12 @@ class Stepper:
 
     def _admit(self, sequence: Sequence) -> None:
         state = sequence.request
-        restored = self._loops[sequence.loop].open(sequence)
+        try:
+            restored = self._loops[sequence.loop].open(sequence)
+        except GenaiError as error:  # its state cannot be what another component gave
+            sequence.finish_reason, sequence.error = "error", error
+            self._finish(sequence)
+            return
         self._listener.admitted(sequence)
         if restored:
             self._scheduler.advance(sequence.id, restored, len(sequence.tokens))

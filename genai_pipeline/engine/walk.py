@@ -26,6 +26,7 @@ from genai_pipeline.graph.plan import ExecutionPlan, ScopePlan, StagePlan
 from genai_pipeline.metadata.expression_values import truth
 from genai_pipeline.metadata.expressions import evaluate
 
+STEPS_AT_ONCE = 64  # of loops that need no graph: then decode rows and others have their turn
 _job_ids = itertools.count()
 
 
@@ -38,6 +39,7 @@ class Work:
     searches: list[Search] = field(default_factory=list)
     ops: list[OpCall] = field(default_factory=list)
     pieces: list[Piece] = field(default_factory=list)
+    postponed: list[ScopeRun] = field(default_factory=list)  # steps of loops that let others go first
     over: bool = False
 
 
@@ -74,6 +76,8 @@ class Walk:
         """Refuse what no loop could take, before anything runs; then start what can. Raises RequestError."""
         state.values.update(self._constants)
         self._check_choices(state)
+        for loop in self._runners.loops.values():
+            loop.intake.check(state)
         for stage in self._plan.root.stages:
             if stage.spec.kind == "decode":
                 admitted = self._runners.loops[stage.id].intake.admit(state, state.values)
@@ -99,13 +103,16 @@ class Walk:
         start.ended.append((call, outputs))
         return self._settle(start)
 
-    def outputs(self, state: RequestState) -> dict[str, object]:
-        """The declared outputs of a request that has walked all stages."""
-        return {name: state.values[key] for name, key in self._plan.outputs.items()}
+    def resume(self, scope: ScopeRun) -> Work:
+        """Go on with a step that was postponed. Raises RequestError."""
+        return self._settle(_Pass(deque([scope])))
 
     def _check_choices(self, state: RequestState) -> None:
         if state.request.options.n > 1 and self.last_loop is None:
             raise RequestError("n asks for several choices, and this package has no loop that chooses", param="n")
+        if state.request.options.prompt_logprobs is not None and self.last_loop is None:
+            message = "prompt_logprobs scores a prompt, and the loops of this package stand in groups"
+            raise RequestError(message, param="prompt_logprobs")
 
     def _settle(self, now: _Pass) -> Work:
         """Start stages and take in what has ended until nothing more follows at once."""
@@ -151,7 +158,8 @@ class Walk:
             return
         items = None
         if stage.each is not None:
-            items = [item_values(stage, scope.plan, item) for item in scope.values[stage.each] or ()]
+            given = scope.values[stage.each]
+            items = [item_values(stage, scope.plan, item) for item in (() if given is None else given)]
         run = scope.active[stage.id] = StageRun(stage, scope, items)
         if not run.calls:
             self._publish(run, run.published())
@@ -218,7 +226,9 @@ class Walk:
             return
         assert call.stage.body is not None
         item = (*call.item, iteration.index)
-        now.touched.append(ScopeRun(call.stage.body, call.request, iteration.step(), call, item))
+        entered = ScopeRun(call.stage.body, call.request, iteration.step(), call, item)
+        now.num_steps += 1
+        (now.touched if now.num_steps <= STEPS_AT_ONCE else now.work.postponed).append(entered)
 
     def _leave(self, scope: ScopeRun, now: _Pass) -> None:
         """A scope is over: an item has its values, a step is done, or the request is."""
@@ -226,7 +236,9 @@ class Walk:
         if call is None:
             now.work.over = True
         elif call.iteration is not None:
-            now.work.pieces.extend(call.iteration.end_step(scope))
+            pieces = call.iteration.end_step(scope)
+            if not call.run.listed:  # several sounds at once are no stream
+                now.work.pieces.extend(pieces)
             self._next_step(call, call.iteration, now)
         else:
             prefix = f"{call.run.scope.plan.id}/" if call.run.scope.plan.id else ""
@@ -240,6 +252,7 @@ class _Pass:
     touched: deque[ScopeRun]
     ended: deque[tuple[Call, Values]] = field(default_factory=deque)
     work: Work = field(default_factory=Work)
+    num_steps: int = 0  # of iterate loops
 
 
 def generated_tokens(loop: DecodeLoop, sequence: Sequence) -> tuple[int, ...]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, Literal
 
 from genai_pipeline.errors import ExpressionError
 from genai_pipeline.metadata.expression_values import plain
-from genai_pipeline.metadata.expressions import evaluate, names, parse
+from genai_pipeline.metadata.expressions import Expr, evaluate, names, parse
 from genai_pipeline.problems import Location, Problems, nearest, one_of
 
 ParameterType = Literal["integer", "number", "boolean", "string", "choice", "integers", "numbers", "strings", "any"]
@@ -120,10 +121,16 @@ def call_values(given: Mapping[str, Any], declared: Declared, lookup: Callable[[
 def _evaluated(value: Any, lookup: Callable[[str], Any]) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [_evaluated(item, lookup) for item in value]
-    found = evaluate(parse(value, _NOWHERE), lookup) if isinstance(value, str) else value
+    found = evaluate(_parsed(value), lookup) if isinstance(value, str) else value
     if hasattr(found, "tolist"):  # an array: of one number that number, else a list
         found = plain(found) if found.size == 1 and found.ndim < 2 else found.tolist()
     return list(found) if isinstance(found, tuple) else found
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> Expr:
+    """An expression; loops evaluate the same ones in every step."""
+    return parse(text, _NOWHERE)
 
 
 def _written_faults(value: Any, parameter: CallParameter, at: Location) -> Iterator[str]:

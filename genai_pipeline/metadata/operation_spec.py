@@ -64,6 +64,7 @@ class OperationSpec:
     deterministic: bool = True
     runs: Where = "inline"
     in_body: bool = True
+    reads_range: bool = False  # in a body, what it gives depends on which tokens of the sequence run
 
     def input(self, name: str) -> OperationInput | None:
         """The input of that name."""

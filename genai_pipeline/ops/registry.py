@@ -51,7 +51,8 @@ class Operation:
         """
         ready = {port.name: _prepared(inputs.get(port.name), port, context) for port in self.spec.inputs}
         try:
-            return self.function(ready, params, context)
+            given = self.function(ready, params, context)
+            return {port.name: given[port.name] for port in self.spec.outputs}
         except GenaiError:
             raise
         except Exception as error:  # of one request: the engine goes on, also where somebody else's code is at fault

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
 from genai_pipeline.scheduler.plan import SideRun
@@ -19,6 +19,7 @@ class JobTicket:
     batch_key: Hashable = None
     priority: Priority = Priority.NORMAL
     key: str = ""
+    nbytes: int = 0  # of its inputs
 
 
 @dataclass(slots=True)
@@ -28,6 +29,19 @@ class WaitingJob:
     ticket: JobTicket
     arrival: int
     since: int
+
+
+SIDE_BYTES = 4 << 20  # inputs of one run: large ones gain nothing from company, and what they make would pile up
+
+
+def _together(jobs: Iterable[WaitingJob]) -> Iterator[WaitingJob]:
+    """The first job, and those after it as long as their inputs are small together."""
+    total = 0
+    for number, job in enumerate(jobs):
+        total += job.ticket.nbytes
+        if number and total > SIDE_BYTES:
+            return
+        yield job
 
 
 class SideQueue:
@@ -62,7 +76,7 @@ class SideQueue:
         first, *others = sorted(self._waiting.values(), key=rank)
         wanted = (first.ticket.stage, first.ticket.batch_key)
         mates = [job for job in others if (job.ticket.stage, job.ticket.batch_key) == wanted]
-        chosen = [first, *mates][: self._max_batch]
+        chosen = list(_together([first, *mates][: self._max_batch]))
         for job in chosen:
             del self._waiting[job.ticket.job]
         self._busy = True

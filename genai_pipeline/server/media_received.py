@@ -77,7 +77,13 @@ async def _read_all(request: Request, sources: Sequence[Source]) -> list[bytes]:
         return []
     most: int = request.app.state.config.limits.media_bytes
     room = claim(request)
-    found = await asyncio.gather(*(_read(request.app.state.media, source, most, room) for source in sources))
+    reading = [asyncio.ensure_future(_read(request.app.state.media, source, most, room)) for source in sources]
+    try:
+        found = await asyncio.gather(*reading)
+    finally:  # when one fails, the others must not take room after it was given back
+        for one in reading:
+            one.cancel()
+        await asyncio.gather(*reading, return_exceptions=True)
     left = most
     for source, data in zip(sources, found, strict=True):
         left -= len(data)

@@ -20,9 +20,12 @@ class Claim:
     def __init__(self, room: Room) -> None:
         self._room = room
         self._taken = 0
+        self._over = False
 
     def take(self, nbytes: int) -> None:
-        """Take room. Raises ApiError 503 where there is none."""
+        """Take room; none once it was given back. Raises ApiError 503 where there is none."""
+        if self._over:
+            return
         if nbytes > self._room.left:
             raise unavailable("the server holds as much media as it may at the moment", code="media_room_full")
         self._room.left -= nbytes
@@ -32,6 +35,7 @@ class Claim:
         """All of it."""
         self._room.left += self._taken
         self._taken = 0
+        self._over = True
 
 
 def claim(request: Request) -> Claim:

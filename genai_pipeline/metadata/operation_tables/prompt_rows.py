@@ -40,6 +40,7 @@ SPECS: Final = table(
             "length": CallParameter("integer", "n outside of decode loops: tokens of the prompt", None, minimum=0),
             "dtype": CallParameter("choice", "type of the elements", "int64", _KINDS),
         },
+        reads_range=True,
     ),
     Op(
         "mask",
