@@ -30,6 +30,7 @@ from genai_pipeline.cli import (
     speaking,
     transcribing,
     validating,
+    verifying,
 )
 from genai_pipeline.cli.chat import command as chatting
 from genai_pipeline.cli.commands import HelpfulGroup, complete, flags, set_verbosity, with_flags
@@ -125,6 +126,7 @@ for _module in (
     importing,
     pulling,
     listing,
+    verifying,
     packing,
     bench,
     doctor,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -53,3 +54,13 @@ def _escaped(text: str, more: str = "") -> str:
 
 
 REPORTS: Mapping[str, Report] = {"text": _text, "json": _json, "github": _github}
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells as aligned columns for a terminal, parted by tabs for programs; the first row is the widest."""
+    if not sys.stdout.isatty():
+        return "".join("\t".join(row) + "\n" for row in rows)
+    columns = len(rows[0])
+    widths = [max(len(row[column]) for row in rows if column < len(row)) for column in range(columns)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip() for row in rows]
+    return "\n".join(lines) + "\n"

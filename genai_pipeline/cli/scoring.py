@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +14,7 @@ from genai_pipeline.cli.option_groups import takes
 from genai_pipeline.cli.output import write, write_json
 from genai_pipeline.cli.packages import loaded
 from genai_pipeline.cli.prompt import prompt_text
+from genai_pipeline.cli.reports import table
 from genai_pipeline.cli.run_request import RunRequest
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def score(
         write_json(_report(result, spell))
         return
     rows = [_row(position, scored, spell) for position, scored in enumerate(result.logprobs, 1)]
-    write(_text([("POSITION", "TOKEN", "TEXT", "LOGPROB", *(["LIKELIEST"] if top else [])), *rows]))
+    write(table([("POSITION", "TOKEN", "TEXT", "LOGPROB", *(["LIKELIEST"] if top else [])), *rows]))
     ctx.obj.note(f"{len(rows)} tokens, log probability {result.logprob:.4f}, perplexity {result.perplexity:.4f}")
 
 
@@ -87,13 +87,3 @@ def _row(position: int, scored: TokenLogprobs, spell: Mapping[int, str]) -> Row:
 
 def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
-
-
-def _text(rows: Sequence[Row]) -> str:
-    """Aligned columns for a terminal, tabs for programs."""
-    if not sys.stdout.isatty():
-        return "".join("\t".join(row) + "\n" for row in rows)
-    columns = len(rows[0])
-    widths = [max(len(row[column]) for row in rows if column < len(row)) for column in range(columns)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip() for row in rows]
-    return "\n".join(lines) + "\n"

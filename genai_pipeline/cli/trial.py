@@ -1,11 +1,14 @@
-"""``validate --run``: one short request, made up of what a package declares, and which components it did not reach."""
+"""``validate --run``: one short request, made up of what a package declares, and which components it did not reach.
+
+Where the package has answers of a reference recorded, it must still give them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from genai_pipeline.errors import GenaiError, MediaError, OptionError
+from genai_pipeline.errors import GenaiError, MediaError, OptionError, ReferenceFileError
 from genai_pipeline.problems import Problem
 
 if TYPE_CHECKING:
@@ -27,7 +30,7 @@ def problems_of(spec: PackageSpec, path: Path) -> list[Problem]:
 
     try:
         with gp.load(path) as pipe:
-            found = _run(pipe)
+            found = [*_run(pipe), *_diverging(pipe)]
             ran = pipe.stats().get("graph_seconds", {})
     except GenaiError as error:
         if error.exit_code == _MACHINE:
@@ -52,6 +55,25 @@ def _run(pipe: Pipeline) -> list[Problem]:
     assert missed is not None
     hint = "run it with a picture or a sound of your own: genai-pipeline run PACKAGE --image FILE --audio FILE"
     return [Problem(package.at, "trial.no_sample", f"no sample fits: {missed.message}", hint, "note")]
+
+
+def _diverging(pipe: Pipeline) -> Iterator[Problem]:
+    """Answers that differ from those recorded in the package, or a record that cannot be read."""
+    from genai_pipeline.cli.parity.compare import Tolerance, compare
+    from genai_pipeline.cli.parity.recorded import REFERENCE_FILE, has_recorded, read_recorded
+
+    package = pipe.plan.package
+    if not has_recorded(package.root):
+        return
+    try:
+        reference = read_recorded(package.root)
+    except ReferenceFileError as error:
+        yield Problem(package.at, "trial.reference", error.message, error.hint)
+        return
+    for result in compare(pipe, reference):
+        for fault in result.faults(Tolerance()):
+            message = f"other answers than in {REFERENCE_FILE} ({reference.source}): {result.text!r}: {fault}"
+            yield Problem(package.at, "trial.diverges", message, "genai-pipeline verify PACKAGE shows all of it")
 
 
 def _ask(pipe: Pipeline, inputs: Mapping[str, Any]) -> None:

@@ -30,13 +30,11 @@ def own(package: str, options: Mapping[str, Any]) -> Contestant:
 
 def peer(package: str, options: Mapping[str, Any]) -> Contestant:
     """onnxruntime-genai on the package's ONNX file; ``options`` has ``max_length``."""
+    from genai_pipeline.checking import accept, check_package
     from genai_pipeline.cli.benching.peer import PeerContestant
-    from genai_pipeline.loading import compile
-    from genai_pipeline.metadata.load import load_package
 
-    spec, _ = load_package(package)
-    assert spec is not None, "the parent has checked the package"
-    return PeerContestant(compile(spec), options["max_length"])
+    checked = check_package(package)
+    return PeerContestant(accept(package, checked.plan, checked.problems), options["max_length"])
 
 
 CONTESTANTS = {"own": own, "peer": peer}

@@ -10,15 +10,19 @@ import json
 import tempfile
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from genai_pipeline.cli.benching.load import Job, Schedule
 from genai_pipeline.cli.benching.measure import Record
 from genai_pipeline.errors import OptionError, RuntimeMissingError
 from genai_pipeline.graph.plan import ComponentPlan, ExecutionPlan, StagePlan
 from genai_pipeline.metadata.expressions import Name
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 PEER = "onnxruntime-genai"
 _INPUTS = {"loop.tokens": "input_ids", "loop.attention_mask": "attention_mask", "loop.position_ids": "position_ids"}
@@ -116,22 +120,71 @@ class _Turn:
     error: str | None = None
 
 
-class PeerContestant:
-    """Runs loads on the peer's engine; the files are those of the package, linked beside a configuration."""
+def _linked(plan: ExecutionPlan, max_length: int) -> tempfile.TemporaryDirectory[str]:
+    """A folder as the peer takes it: the files of the package, linked beside a configuration."""
+    config = peer_config(plan, max_length)
+    component = _decoder(plan)[2]
+    held = tempfile.TemporaryDirectory(prefix="peer-")
+    folder = Path(held.name)
+    model = ((component.spec.root or plan.package.root) / component.model).resolve()
+    for file in model.parent.iterdir():
+        if file.is_file():
+            (folder / file.name).symlink_to(file)
+    (folder / "genai_config.json").write_text(json.dumps(config), encoding="utf-8")
+    return held
+
+
+class PeerModel:
+    """The peer's generator, for its logits; sequences of up to ``max_length`` tokens, one at a time."""
 
     def __init__(self, plan: ExecutionPlan, max_length: int) -> None:
         import onnxruntime_genai
 
         self._api: Any = onnxruntime_genai
-        self._folder = tempfile.TemporaryDirectory(prefix="bench-peer-")
-        folder = Path(self._folder.name)
-        config = peer_config(plan, max_length)
-        model = (plan.package.root / _decoder(plan)[2].model).resolve()
-        for file in model.parent.iterdir():
-            if file.is_file():
-                (folder / file.name).symlink_to(file)
-        (folder / "genai_config.json").write_text(json.dumps(config), encoding="utf-8")
-        self._engine = self._api.Engine(self._api.Model(str(folder)))
+        self._folder = _linked(plan, max_length)
+        self._model = self._api.Model(self._folder.name)
+        self._length = max_length
+        self._generator: Any = None
+
+    @staticmethod
+    def check(plan: ExecutionPlan) -> None:
+        """Raise OptionError for a package that the peer has no form for."""
+        peer_config(plan, 1)
+
+    def start(self, tokens: Sequence[int]) -> NDArray[Any]:
+        """Begin a sequence; the logits [vocabulary] after its last token."""
+        options = self._api.GeneratorParams(self._model)
+        options.set_search_options(max_length=self._length, do_sample=False)
+        self._generator = self._api.Generator(self._model, options)
+        return self._logits_after(tokens)
+
+    def step(self, token: int) -> NDArray[Any]:
+        """Add a token; the logits [vocabulary] after it."""
+        return self._logits_after([token])
+
+    def close(self) -> None:
+        """Free the model, then its folder."""
+        del self._generator, self._model
+        self._folder.cleanup()
+
+    def _logits_after(self, tokens: Sequence[int]) -> NDArray[Any]:
+        import numpy as np
+
+        self._generator.append_tokens(np.array(tokens, np.int32))
+        logits: NDArray[Any] = self._generator.get_logits()
+        last: NDArray[Any] = logits.reshape(-1, logits.shape[-1])[-1]
+        return last
+
+
+class PeerContestant:
+    """Runs loads on the peer's engine."""
+
+    def __init__(self, plan: ExecutionPlan, max_length: int) -> None:
+        import onnxruntime_genai
+
+        self._api: Any = onnxruntime_genai
+        self._folder = _linked(plan, max_length)
+        self._engine = self._api.Engine(self._api.Model(self._folder.name))
         self._events = self._engine.create_event_buffer(256)
 
     def run(self, schedule: Schedule) -> list[Record]:
