@@ -130,8 +130,10 @@ class Iteration:
         pieces = self._pieces[name]
         if collect.axis is None:
             return pieces
+        if not pieces:
+            raise RequestError(f"'{self._key(name)}' has no step to be joined from", hint="the loop had nothing to do")
         try:
-            return np.concatenate(pieces, collect.axis) if pieces else None
+            return np.concatenate(pieces, collect.axis)
         except ValueError as error:
             shapes = ", ".join(sorted({str(list(np.shape(piece))) for piece in pieces}))
             message = f"'{self._key(name)}' cannot be joined on axis {collect.axis} from steps of shapes {shapes}"

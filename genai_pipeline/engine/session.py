@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from genai_pipeline.engine.collect import Answer
 from genai_pipeline.errors import EngineClosedError, EngineFailedError, RequestError
+from genai_pipeline.preprocess.kept_media import kept_content
 from genai_pipeline.types import Event, Result
 
 if TYPE_CHECKING:
@@ -219,6 +220,7 @@ class Session:
         if options.get("n", 1) != 1:
             raise RequestError("a session goes on with one answer: n must be 1", param="n")
         named = {name: options.pop(name) for name in MESSAGE_FIELDS if name in options}
+        content = kept_content(content, options)
         messages = (*self._mark.messages, {"role": role, "content": content, **named})
         return Turn(messages, *self._host.ask(messages, self._salt, options))
 

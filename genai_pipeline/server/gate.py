@@ -41,7 +41,8 @@ class Gate:
 
     @contextmanager
     def enter(self, path: str, headers: Headers, method: str = "GET") -> Iterator[Caller]:
-        """One request, let in or turned away with ApiError 401, 403, 429 or 503."""
+        """One request, let in or turned away with ApiError 401, 403, 429, 431 or 503."""
+        self._check_size(headers)
         self._check_host(headers)
         if method not in READING:
             self._check_origin(headers)
@@ -65,6 +66,11 @@ class Gate:
             self._inside -= 1
             if self._inside == 0:
                 self._empty.set()
+
+    def _check_size(self, headers: Headers) -> None:
+        most = self._config.limits.header_bytes
+        if sum(len(name) + len(value) for name, value in headers.raw) > most:
+            raise ApiError(431, f"the headers are larger than {most} bytes", code="headers_too_large")
 
     async def drain(self, seconds: float) -> bool:
         """Let nobody in any more and wait for those inside; whether all have left in time."""

@@ -61,10 +61,15 @@ def _checked_array(array: np.ndarray[Any, Any], what: str) -> Pixels:
     return np.ascontiguousarray(array)
 
 
+_MAX_SIDE: Final = 1 << 20  # steps of a longer, thin picture would take far more memory than it has
+
+
 def _check_size(size: tuple[int, int], max_pixels: int, what: str) -> None:
     width, height = size
     if width < 1 or height < 1:
         raise fail(what, f"{what} has no pixels: {width} x {height}")
+    if max(width, height) > _MAX_SIDE:
+        raise fail(what, f"{what} has {width} x {height} pixels", f"a side has at most {_MAX_SIDE}")
     if width * height > max_pixels:
         raise fail(what, f"{what} has {width} x {height} pixels", f"at most {max_pixels} pixels are decoded")
 
