@@ -22,6 +22,7 @@ TOKENIZER_CONFIG = "tokenizer_config.json"
 TEMPLATE = "chat_template.jinja"
 TEMPLATE_JSON = "chat_template.json"
 _TEMPLATE_KEY = "chat_template"
+_ENTRY = "tokenizer"  # of the metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +70,16 @@ class TokenizerFiles:
 def read_tokenizer_files(source: SourceFolder, report: ImportReport) -> TokenizerFiles:
     """Reads and reports them. Raises ImportModelError when tokenizer.json is missing, naming it."""
     source.need(TOKENIZER, "it turns text into tokens (other forms of tokenizer are not read)")
-    report.mapped(TOKENIZER, "", "tokenizer.file")
+    report.mapped(TOKENIZER, "", f"{_ENTRY}.file")
     config = source.optional_json(TOKENIZER_CONFIG)
     template = _template(source, config, report)
     add_bos = config.boolean("add_bos_token", False) if "add_bos_token" in config else None
     if add_bos is not None:
-        report.mapped(TOKENIZER_CONFIG, "add_bos_token", "tokenizer.add_bos")
+        report.mapped(TOKENIZER_CONFIG, "add_bos_token", f"{_ENTRY}.add_bos")
     bos, eos, pad = (_text(config, f"{name}_token") for name in ("bos", "eos", "pad"))
     for name, text in (("bos", bos), ("eos", eos), ("pad", pad)):
         if text is not None:
-            report.mapped(TOKENIZER_CONFIG, f"{name}_token", f"tokenizer.{name}")
+            report.mapped(TOKENIZER_CONFIG, f"{name}_token", f"{_ENTRY}.{name}")
     if config.keys:
         report.mapped(TOKENIZER_CONFIG, "added_tokens_decoder", "the texts of end tokens in the metadata")
         report.dropped(TOKENIZER_CONFIG, "", "everything else of it is in tokenizer.json, or nothing depends on it")
@@ -91,7 +92,7 @@ def _template(source: SourceFolder, config: ConfigNode, report: ImportReport) ->
         report.dropped(TOKENIZER_CONFIG, _TEMPLATE_KEY, "there is no chat template: prompts go in as they are written")
         return None
     (file, key, text), *others = found
-    report.mapped(file, key, "tokenizer.chat_template")
+    report.mapped(file, key, f"{_ENTRY}.chat_template")
     for name, other, unused in others:
         same = "the same" if unused == text else "another one, which does not count"
         report.dropped(name, other, f"{file} comes first; this is {same}")
