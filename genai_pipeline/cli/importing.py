@@ -18,6 +18,7 @@ def register(app: typer.Typer) -> None:
     group.command("ctranslate2")(import_ctranslate2)
     group.command("genai-config")(import_genai_config)
     group.command("optimum")(import_optimum)
+    group.command("workflow")(import_workflow)
     app.add_typer(group, name="import")
 
 
@@ -96,6 +97,24 @@ def import_optimum(
     output: Output = ctx.obj
     with output.progress() as progress:
         report = optimum.import_optimum(source, target, precision=precision, name=name, progress=progress)
+    for row in report.rows:
+        output.note(row.line)
+    output.note(f"made {target}")
+    write(f"{target}\n")
+
+
+def import_workflow(
+    ctx: typer.Context,
+    source: Annotated[Path, typer.Argument(metavar="SRC", help="The folder with an inference-metadata document.")],
+    target: Annotated[Path, typer.Argument(metavar="DST", help="The package folder to create.")],
+    name: Annotated[str | None, typer.Option(help="The package's name (default: the name of the folder).")] = None,
+) -> None:
+    """Make a package of a folder with a portable inference-metadata document (pipeline.workflow, or model.io)."""
+    from genai_pipeline.importers import workflow
+
+    output: Output = ctx.obj
+    with output.progress() as progress:
+        report = workflow.import_workflow(source, target, name=name, progress=progress)
     for row in report.rows:
         output.note(row.line)
     output.note(f"made {target}")

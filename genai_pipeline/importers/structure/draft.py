@@ -21,9 +21,12 @@ from genai_pipeline.metadata.drafts import FIELD
 _PICTURE_RANK = 4  # batch, channels, height, width
 
 
-def draft_text(name: str, assembly: Assembly, texts: Texts) -> str:
-    """The metadata of an assembly in which nothing, or all but a few choices, is known."""
-    lines = ["# A draft made from the graphs. What is open is marked TODO; `genai-pipeline validate` lists it."]
+_DRAFT = "A draft made from the graphs. What is open is marked TODO; `genai-pipeline validate` lists it."
+
+
+def draft_text(name: str, assembly: Assembly, texts: Texts, origin: str = _DRAFT) -> str:
+    """The metadata of an assembly of which nothing, or all but a few choices, is open; ``origin`` heads it."""
+    lines = [f"# {origin}"]
     lines += ['schema_version: "1"', f"name: {flow(name)}"]
     if assembly.decoder is not None:
         lines += _generator(assembly, assembly.decoder, texts)

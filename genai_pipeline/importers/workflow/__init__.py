@@ -1,0 +1,7 @@
+"""Portable inference-metadata documents (``pipeline.workflow``, and the older ``model.io``) as packages."""
+
+from __future__ import annotations
+
+from genai_pipeline.importers.workflow.importer import import_workflow
+
+__all__ = ["import_workflow"]

@@ -1,0 +1,99 @@
+"""What a document says besides its program: end tokens, context, pairs of state, and keys that change no answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from genai_pipeline.importers.config_node import ConfigNode
+from genai_pipeline.importers.report import ImportReport
+from genai_pipeline.importers.workflow.document import DOCUMENT, Document
+from genai_pipeline.importers.workflow.steps import Program
+
+_ENDS = "eos_ids"  # ports of policies that take the end tokens
+_WHY = "what it asks of a reader follows from the graphs and the steps"
+# Top-level keys, and those of a workflow, that change no answer once the graphs are recognised.
+_DROPPED = {
+    "schema_version": "the version of the document",
+    "required_capabilities": _WHY,
+    "kv_cache": "the graphs say the type of their state",
+    "model": "the graphs say what they are; its context is limits.context_length",
+    "pipeline.workflow.manifest": _WHY,
+    "pipeline.workflow.inputs": "a request gives the prompt and options of generation by their own names",
+    "pipeline.workflow.outputs": "outputs.text",
+    "pipeline.workflow.components": "components",
+    "pipeline.workflow.state": "components.*.kv: as the graphs have it",
+    "pipeline.workflow.steps": "stages",
+    "pipeline.workflow.serving": "the scheduler batches and ends rows by itself",
+    "pipeline.models": "components",
+}
+
+
+_SAMPLING = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}  # option -> the number that means "off"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """End tokens and how many tokens fit; () and None where the document does not say."""
+
+    eos: tuple[int, ...]
+    context: int | None
+
+
+def package_facts(document: Document, program: Program) -> Facts:
+    """What is written in the document as defaults of its inputs, or under ``model``."""
+    model, inputs = document.root.mapping("model"), document.workflow.mapping("inputs")
+    bound = {value for call in program.invokes for port, value in call.inputs.items() if port.endswith(_ENDS)}
+    ends = [index for name in sorted(bound) for index in inputs.mapping(name).integers("default")]
+    context = model.integer("max_sequence_length", least=1) if "max_sequence_length" in model else None
+    return Facts(tuple(dict.fromkeys(ends)), context or _bound(document.workflow))
+
+
+def sampling_defaults(document: Document, inputs: Mapping[str, str]) -> dict[str, float]:
+    """Defaults of the inputs that a sampler's ports take; a number that switches an option off is left out."""
+    declared = document.workflow.mapping("inputs")
+    found: dict[str, float] = {}
+    for option, off in _SAMPLING.items():
+        name = inputs.get(option, "-")
+        if "default" in declared.mapping(name) and declared.mapping(name).number("default") != off:
+            found[option] = declared.mapping(name).number("default")
+    return found
+
+
+def _bound(workflow: ConfigNode) -> int | None:
+    """The bound of state that grows, as a default of the input that it names."""
+    inputs = workflow.mapping("inputs")
+    for cell in workflow.mapping("state").items():
+        name = cell.mapping("recurrence").text("max", "-")
+        if "default" in inputs.mapping(name):
+            return inputs.mapping(name).integer("default", least=1)
+    return None
+
+
+def state_pairs(document: Document, program: Program, component: str) -> dict[str, str]:
+    """Past port -> present port as the document wires them; empty where it does not say."""
+    if document.form == "workflow":
+        return program.pairs(component)
+    models = document.root.mapping("pipeline").mapping("models")
+    io = models.mapping(component).mapping("io") if models.keys else document.root.mapping("model").mapping("io")
+    pasts, presents = (_texts(io, key) for key in ("kv_inputs", "kv_outputs"))
+    return dict(zip(pasts, presents, strict=False))
+
+
+def _texts(io: ConfigNode, key: str) -> list[str]:
+    found = io.get(key)
+    return [str(item.value) for item in found.items()] if found is not None else []
+
+
+def report_keys(document: Document, report: ImportReport) -> None:
+    """One row for each key of the document; one that nothing here knows may change the answer, and is refused."""
+    root = document.root
+    paths = [root.at(key) for key in root.keys if key != "pipeline"]
+    pipeline = root.mapping("pipeline")
+    paths += [f"pipeline.{key}" for key in pipeline.keys if key != "workflow"]
+    paths += [f"pipeline.workflow.{key}" for key in pipeline.mapping("workflow").keys]
+    for path in paths:
+        if path in _DROPPED:
+            report.dropped(DOCUMENT, path, _DROPPED[path])
+        else:
+            report.refused(DOCUMENT, path, "is not mapped", "take it away where it changes no answer")

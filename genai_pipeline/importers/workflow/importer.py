@@ -1,0 +1,142 @@
+"""From a folder with an inference-metadata document to a package: graphs recognised by structure, the rest checked.
+
+The document says how graphs are wired; the graphs say what they are. A package is made where both agree and nothing is
+left open; else the import stops with all that stands against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from genai_pipeline.errors import GraphFileError, ImportModelError
+from genai_pipeline.importers.config_node import ConfigNode
+from genai_pipeline.importers.package_writer import check_free, flow, new_package, package_name, write_text
+from genai_pipeline.importers.progress import Progress, silent
+from genai_pipeline.importers.report import ImportReport
+from genai_pipeline.importers.source_folder import SourceFolder
+from genai_pipeline.importers.structure.draft import draft_text
+from genai_pipeline.importers.structure.graph_facts import read_facts
+from genai_pipeline.importers.structure.parts import Assembly, Part, assemble, read_part
+from genai_pipeline.importers.structure.texts import Texts, read_texts
+from genai_pipeline.importers.workflow.document import DOCUMENT, Document, read_document
+from genai_pipeline.importers.workflow.facts import package_facts, report_keys, sampling_defaults, state_pairs
+from genai_pipeline.importers.workflow.policies import check_policies, is_policy, samplers_of
+from genai_pipeline.importers.workflow.steps import Program, read_program
+from genai_pipeline.metadata.drafts import open_questions
+from genai_pipeline.metadata.yaml_reader import read_text
+
+_TEXTS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "generation_config.json")
+_HINT = "write the package by hand, or from a draft: genai-pipeline init"
+
+
+def import_workflow(
+    source: Path, target: Path, *, name: str | None = None, progress: Progress = silent
+) -> ImportReport:
+    """Turns the folder ``source`` into the package folder ``target`` and tells what became of each key.
+
+    Raises ImportRefusedError listing every construct that has no counterpart, and ImportModelError.
+    """
+    title = package_name(name, target)
+    check_free(target)
+    folder, report = SourceFolder(source), ImportReport()
+    progress(f"reading {DOCUMENT}", 0, 0)
+    document = read_document(folder, report)
+    program = read_program(document.workflow, report)
+    facts = package_facts(document, program)
+    texts = read_texts(folder)
+    texts = replace(texts, eos=texts.eos or facts.eos, context=facts.context or texts.context)
+    try:
+        networks, policies = _sorted(folder, document)
+        parts = {key: read_part(read_facts(folder.path, file), texts.vocabulary) for key, file in networks.items()}
+        assembly = assemble(list(parts.values()))
+        _check(folder, document, program, parts, policies, report)
+    except GraphFileError as error:
+        raise ImportModelError(error.message, hint=error.hint) from error
+    report_keys(document, report)
+    text = _text(title, document, assembly, texts, report) + _generation(document, program)
+    report.check(str(source))
+    with new_package(target) as scratch:
+        write_text(scratch / DOCUMENT, text)
+        for file in networks.values():
+            progress(f"linking {file}", 0, 0)
+            folder.link_graph(file, scratch)
+        templates = [texts.chat_template] if texts.chat_template else []
+        folder.link([file for file in (*_TEXTS, *templates) if folder.has(file)], scratch)
+        report.write(scratch)
+    return report
+
+
+def _sorted(folder: SourceFolder, document: Document) -> tuple[dict[str, str], dict[str, str]]:
+    """Components that are networks, and those that are policies."""
+    for file in document.graphs.values():
+        folder.need(file, "a component of the document")
+    policies = {name: file for name, file in document.graphs.items() if is_policy(folder, file)}
+    return {name: file for name, file in document.graphs.items() if name not in policies}, policies
+
+
+def _check(
+    folder: SourceFolder,
+    document: Document,
+    program: Program,
+    parts: Mapping[str, Part],
+    policies: Mapping[str, str],
+    report: ImportReport,
+) -> None:
+    """What the document says against what the graphs say."""
+    decoders = {name: part for name, part in parts.items() if part.kind == "decoder"}
+    if document.form == "workflow":
+        if program.loops and not decoders:
+            why = "its loop runs no graph that writes tokens one after another (masked, diffusion, codec)"
+            report.refused(DOCUMENT, "pipeline.workflow.steps", why, _HINT)
+        logits = frozenset(
+            call.outputs[part.logits.value]
+            for name, part in parts.items()
+            for call in program.calls(name)
+            if part.logits is not None and part.logits.value in call.outputs
+        )
+        contracts = _contracts(document.workflow)
+        check_policies(folder, program, policies, logits, samplers_of(contracts), report)
+    for name, part in decoders.items():
+        said = state_pairs(document, program, name)
+        for state in part.states:
+            for key, port in state.past.ports.items():
+                present = state.present.ports[key].name if state.present is not None else None
+                if said and state.update.value != "fixed" and said.get(port.name) != present:
+                    why = f"'{port.name}' becomes '{said.get(port.name)}' there, and '{present}' by names and sizes"
+                    report.refused(DOCUMENT, f"state of {name}", why, _HINT)
+
+
+def _generation(document: Document, program: Program) -> str:
+    """The defaults with which the document's own sampler chooses, as a line."""
+    contracts = _contracts(document.workflow)
+    found: dict[str, float] = {}
+    for name in samplers_of(contracts):
+        contract = document.workflow.mapping("components").mapping(name).mapping("contract")
+        if contract.mapping("parameters").text("mode", "none") == "greedy":
+            return "generation: {defaults: {temperature: 0}}\n"
+        for call in program.calls(name):
+            found |= sampling_defaults(document, call.inputs)
+    return f"generation: {{defaults: {flow(found)}}}\n" if found else ""
+
+
+def _contracts(workflow: ConfigNode) -> dict[str, str | None]:
+    components = workflow.mapping("components")
+    return {name: components.mapping(name).mapping("contract").text("id", "none") for name in components.keys}
+
+
+def _text(title: str, document: Document, assembly: Assembly, texts: Texts, report: ImportReport) -> str:
+    """The metadata; what it would leave open is refused."""
+    for part in assembly.leftover:
+        why = f"how '{part.facts.file}' works with the others does not follow from its ports"
+        report.refused(DOCUMENT, "components", why, _HINT)
+    if assembly.leftover:
+        return ""
+    origin = f"Imported from an inference-metadata document ({document.form}); the graphs' own ports say the rest."
+    text = draft_text(title, assembly, texts, origin)
+    root, faults = read_text(text, DOCUMENT)
+    assert root is not None, faults
+    for question in open_questions(root):
+        report.refused(DOCUMENT, question.at.path, question.message, _HINT)
+    return text
