@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from genai_pipeline.cli.commands import HelpfulGroup
 from genai_pipeline.cli.output import Output, write
+
+if TYPE_CHECKING:
+    from genai_pipeline.importers.report import ImportReport
 
 
 def register(app: typer.Typer) -> None:
@@ -75,11 +78,8 @@ def import_genai_config(
 
     output: Output = ctx.obj
     with output.progress() as progress:
-        made = genai_config.import_genai_config(source, target, name=name, progress=progress)
-    for row in made.report.rows:
-        output.note(row.line)
-    output.note(f"made {made.folder}")
-    write(f"{made.folder}\n")
+        report = genai_config.import_genai_config(source, target, name=name, progress=progress)
+    _tell(output, report, target)
 
 
 def import_optimum(
@@ -97,10 +97,7 @@ def import_optimum(
     output: Output = ctx.obj
     with output.progress() as progress:
         report = optimum.import_optimum(source, target, precision=precision, name=name, progress=progress)
-    for row in report.rows:
-        output.note(row.line)
-    output.note(f"made {target}")
-    write(f"{target}\n")
+    _tell(output, report, target)
 
 
 def import_workflow(
@@ -115,7 +112,11 @@ def import_workflow(
     output: Output = ctx.obj
     with output.progress() as progress:
         report = workflow.import_workflow(source, target, name=name, progress=progress)
-    for row in report.rows:
-        output.note(row.line)
+    _tell(output, report, target)
+
+
+def _tell(output: Output, report: ImportReport, target: Path) -> None:
+    """What became of every key as notes, the folder as the product."""
+    output.note(report.text().rstrip())
     output.note(f"made {target}")
     write(f"{target}\n")

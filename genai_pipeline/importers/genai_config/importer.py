@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -17,18 +16,10 @@ from genai_pipeline.importers.source_folder import SourceFolder
 CONFIG: Final = "genai_config.json"
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
-    """A package that was made, and what became of each key."""
-
-    folder: Path
-    report: ImportReport
-
-
 def import_genai_config(
     source: Path, target: Path, *, name: str | None = None, progress: Progress = silent
-) -> Imported:
-    """Turns the folder ``source`` into the package folder ``target``.
+) -> ImportReport:
+    """Turns the folder ``source`` into the package folder ``target``; says what became of every key.
 
     Files are linked, not copied, where the file system can. Raises ImportRefusedError listing every key that changes
     the answer and cannot be mapped, and ImportModelError for what is missing or damaged; nothing is written then.
@@ -51,4 +42,4 @@ def import_genai_config(
             progress(f"linking {graph}", 0, 0)
             folder.link_graph(graph, scratch)
         report.write(scratch)
-    return Imported(target, report)
+    return report

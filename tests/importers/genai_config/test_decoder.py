@@ -21,10 +21,10 @@ COUNT = 12
 
 def imported(folder: Any, target: Path) -> Path:
     """The package, which has no problem at all."""
-    made = import_genai_config(folder.path, target).folder
-    _, problems = gp.validate(made)
+    import_genai_config(folder.path, target)
+    _, problems = gp.validate(target)
     assert problems == ()
-    return made
+    return target
 
 
 def rename(path: Path, names: dict[str, str]) -> None:
@@ -133,7 +133,8 @@ def test_a_hub_cache_of_links_is_read(genai_folder: Folders, tmp_path: Path) -> 
     for index, file in enumerate(sorted(folder.path.iterdir())):
         file.rename(cache / "blobs" / str(index))
         (snapshot / file.name).symlink_to(f"../../blobs/{index}")
-    made = import_genai_config(snapshot, tmp_path / "made").folder
+    made = tmp_path / "made"
+    import_genai_config(snapshot, made)
     prompt = folder.package.vocabulary.chat_prompt(("user", "hello"))
     with gp.load(made) as pipe:
         assert list(pipe.generate(tokens=prompt, max_new_tokens=4).tokens) == folder.package.answer(prompt, 4)
@@ -157,20 +158,20 @@ def test_an_input_that_nothing_feeds_is_refused_by_name(genai_folder: Folders, t
 
 def test_a_graph_without_a_mask_is_fed_none(genai_folder: Folders, tmp_path: Path) -> None:
     folder = genai_folder("table")
-    made = import_genai_config(folder.path, tmp_path / "made")
-    dropped = {row.key for row in made.report.rows if row.outcome == "dropped"}
+    report = import_genai_config(folder.path, tmp_path / "made")
+    dropped = {row.key for row in report.rows if row.outcome == "dropped"}
     assert {"model.decoder.inputs.attention_mask", "model.decoder.inputs.past_key_names"} <= dropped
     prompt = folder.package.vocabulary.chat_prompt(("user", "hello"))
-    with gp.load(made.folder) as pipe:
+    with gp.load(tmp_path / "made") as pipe:
         assert list(pipe.generate(tokens=prompt, max_new_tokens=4).tokens) == folder.package.answer(prompt, 4)
 
 
 def test_every_key_of_the_config_is_in_the_report(genai_folder: Folders, tmp_path: Path) -> None:
     folder = genai_folder(edit=lambda config: config.update(engine={"dynamic_batching": {"max_batch_size": 4}}))
-    made = import_genai_config(folder.path, tmp_path / "made")
-    assert made.report.uncovered(_config(folder.path)) == ()
-    kept = json.loads((made.folder / "import_report.json").read_text())
-    assert len(kept["rows"]) == len(made.report.rows)
+    report = import_genai_config(folder.path, tmp_path / "made")
+    assert report.uncovered(_config(folder.path)) == ()
+    kept = json.loads((tmp_path / "made" / "import_report.json").read_text())
+    assert len(kept["rows"]) == len(report.rows)
 
 
 def _config(folder: Path) -> Any:
@@ -203,3 +204,15 @@ def test_a_sliding_window_is_that_of_the_graphs_attention(
         tokens = list(pipe.generate(tokens=prompt, max_new_tokens=COUNT).tokens)
     folder.reconfigure(lambda config: config["model"]["decoder"].pop("sliding_window"))  # there: a size of buffers
     assert tokens == folder.greedy(prompt, COUNT)[: len(tokens)]
+
+
+@pytest.mark.parametrize(
+    "types",
+    [{"dtype": "float16"}, {"value_dtype": "float16"}, {"logits": "float16"}],
+    ids=["cache", "values", "logits"],
+)
+def test_types_are_those_of_the_graph(genai_folder: Folders, tmp_path: Path, types: dict[str, str]) -> None:
+    folder = genai_folder(update="append", **types)
+    prompt = folder.package.vocabulary.chat_prompt(("user", "hello"))
+    with gp.load(imported(folder, tmp_path / "made")) as pipe:
+        assert list(pipe.generate(tokens=prompt, max_new_tokens=4).tokens) == folder.package.answer(prompt, 4)

@@ -22,7 +22,7 @@ HEARD = (7, 12, 9, 30)  # the source that the encoder of sounds gives, whatever 
 START = "<|startoftranscript|>"
 STFT = {"n_fft": 400, "frame_length": 400, "hop_length": 160}
 LOG_MEL = {"chunk_size": 30, "hop_length": 160, "n_fft": 400, "n_mel": 80}
-STEPS = (("AudioDecoder", {}), ("STFTNorm", STFT), ("LogMelSpectrum", LOG_MEL))
+STEPS: tuple[tuple[str, dict[str, int]], ...] = (("AudioDecoder", {}), ("STFTNorm", STFT), ("LogMelSpectrum", LOG_MEL))
 SEQUENCE = [{"operation": {"name": kind.lower(), "type": kind, "attrs": attrs}} for kind, attrs in STEPS]
 AUDIO_PROCESSOR = {"feature_extraction": {"sequence": SEQUENCE}}
 
@@ -80,7 +80,8 @@ def hear(folder: Path, bands: int = 80, dtype: int = TensorProto.FLOAT) -> None:
 
 def test_a_text_becomes_another_text(genai_folder: Folders, tmp_path: Path) -> None:
     folder = genai_folder("cross", edit=with_encoder)
-    made = import_genai_config(folder.path, tmp_path / "made").folder
+    made = tmp_path / "made"
+    import_genai_config(folder.path, made)
     _, problems = gp.validate(made)
     assert problems == ()
     prompt = folder.package.vocabulary.chat_prompt(("user", "hello"))
@@ -91,7 +92,8 @@ def test_a_text_becomes_another_text(genai_folder: Folders, tmp_path: Path) -> N
 def test_a_sound_is_written_down(genai_folder: Folders, tmp_path: Path) -> None:
     folder = genai_folder("cross", edit=with_sounds)
     hear(folder.path)
-    made = import_genai_config(folder.path, tmp_path / "made").folder
+    made = tmp_path / "made"
+    import_genai_config(folder.path, made)
     _, problems = gp.validate(made)
     assert problems == ()
     with gp.load(made) as pipe:
