@@ -54,7 +54,7 @@ def verify(
     margin: Annotated[
         float, typer.Option(min=0, help="Tokens may differ where the reference's two likeliest are this close (nats).")
     ] = 1e-3,
-    max_kl: Annotated[float, typer.Option(min=0, help="Largest mean KL of a prompt (nats).")] = 1e-2,
+    max_kl: Annotated[float, typer.Option(min=0, help="Largest mean KL of a prompt (nats).")] = 5e-2,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
     **options: Any,
 ) -> None:

@@ -21,7 +21,7 @@ class Tolerance:
     """What may differ: tokens where the reference's two likeliest are this close, and a prompt's mean KL; in nats."""
 
     margin: float = 1e-3
-    kl: float = 1e-2
+    kl: float = 5e-2
 
 
 @dataclass(frozen=True, slots=True)
