@@ -12,6 +12,7 @@ from genai_pipeline.importers.workflow.steps import Program
 
 _ENDS = "eos_ids"  # ports of policies that take the end tokens
 _WHY = "what it asks of a reader follows from the graphs and the steps"
+_ENDS_ROLE = "eos_token_ids"  # of the input that gives them
 # Top-level keys, and those of a workflow, that change no answer once the graphs are recognised.
 _DROPPED = {
     "schema_version": "the version of the document",
@@ -44,9 +45,10 @@ def package_facts(document: Document, program: Program) -> Facts:
     """What is written in the document as defaults of its inputs, or under ``model``."""
     model, inputs = document.root.mapping("model"), document.workflow.mapping("inputs")
     bound = {value for call in program.invokes for port, value in call.inputs.items() if port.endswith(_ENDS)}
+    bound |= {name for name in inputs.keys if inputs.mapping(name).mapping("role").text("role", "-") == _ENDS_ROLE}
     ends = [index for name in sorted(bound) for index in inputs.mapping(name).integers("default")]
     context = model.integer("max_sequence_length", least=1) if "max_sequence_length" in model else None
-    return Facts(tuple(dict.fromkeys(ends)), context or _bound(document.workflow))
+    return Facts(tuple(dict.fromkeys(index for index in ends if index >= 0)), context or _bound(document.workflow))
 
 
 def sampling_defaults(document: Document, inputs: Mapping[str, str]) -> dict[str, float]:

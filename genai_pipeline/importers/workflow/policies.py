@@ -46,16 +46,24 @@ def check_policies(
 ) -> None:
     """Report every policy. ``policies``: component -> file; ``logits``: values that are logits; ``samplers``: those
     whose declared contract is to choose tokens."""
-    tainted = set(logits)
-    for call in program.invokes:
-        ports = {port for port, value in call.inputs.items() if value in tainted}
-        if call.component not in policies or call.component in samplers or not ports:
-            continue
-        rows, changes = _follow(read_outline(folder.path / policies[call.component], folder.path).graph, ports)
-        tainted.update(value for port, value in call.outputs.items() if port in rows)
-        if changes:
-            why = f"'{call.component}' changes the logits ({', '.join(sorted(changes))})"
-            report.refused(DOCUMENT, call.at, why, "options of generation are given with requests or under generation:")
+    found = set(logits)
+    changed: dict[str, tuple[str, set[str]]] = {}
+    for _ in range(len(program.invokes) + 1):  # what a loop carries comes back in calls that were already looked at
+        known = len(found)
+        found.update(cell for cell, value in program.carried.items() if value in found)
+        for call in program.invokes:
+            ports = {port for port, value in call.inputs.items() if value in found}
+            if call.component not in policies or call.component in samplers or not ports:
+                continue
+            rows, changes = _follow(read_outline(folder.path / policies[call.component], folder.path).graph, ports)
+            found.update(value for port, value in call.outputs.items() if port in rows)
+            if changes:
+                changed[call.at] = (call.component, changes)
+        if len(found) == known:
+            break
+    for at, (component, changes) in changed.items():
+        why = f"'{component}' changes the logits ({', '.join(sorted(changes))})"
+        report.refused(DOCUMENT, at, why, "options of generation are given with requests or under generation:")
     for name, file in policies.items():
         why = "chooses tokens, as the loop does" if name in samplers else "counts and updates, as the loop does"
         report.dropped(DOCUMENT, f"pipeline.workflow.components.{name}", f"{file}: {why}")
