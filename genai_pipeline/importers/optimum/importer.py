@@ -9,7 +9,7 @@ from typing import Any
 
 from genai_pipeline.errors import ImportModelError
 from genai_pipeline.graph.signature import GraphSignature
-from genai_pipeline.importers.optimum import decoder, embedding, seq2seq, whisper
+from genai_pipeline.importers.optimum import decoder, embedding, seq2seq, vision, whisper
 from genai_pipeline.importers.optimum.document import document
 from genai_pipeline.importers.optimum.layout import Layout, find_layout
 from genai_pipeline.importers.optimum.source import Source
@@ -116,5 +116,11 @@ SHAPES: tuple[Shape, ...] = (
         whisper.is_whisper,
         whisper.whisper_fields,
         whisper.COMMENT,
+    ),
+    Shape(
+        "vision and language: pixel_values and input_ids become inputs_embeds, logits out",
+        vision.is_vision_language,
+        vision.vision_fields,
+        vision.COMMENT,
     ),
 )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from genai_pipeline.errors import ImportModelError
 from genai_pipeline.importers.config_node import ConfigNode
 from genai_pipeline.importers.optimum.generation import FILE as GENERATION
 from genai_pipeline.importers.optimum.generation import of_config
@@ -60,6 +62,18 @@ class Source:
         entry: dict[str, Any] = {"file": TOKENIZER}
         ends = self.ends()
         return {**entry, "eos": list(ends)} if ends else entry
+
+    def words(self) -> dict[int, str]:
+        """Texts of the tokenizer's tokens by id; vocabularies of another form than id by text have added ones only."""
+        file = self.folder.need(TOKENIZER, "texts are split with it")
+        try:
+            content = json.loads(file.read_text(encoding="utf-8"))
+            known = content.get("model", {}).get("vocab", {})
+            plain = known.items() if isinstance(known, dict) else ()
+            added = {token["id"]: token["content"] for token in content.get("added_tokens", ())}
+        except (ValueError, AttributeError, KeyError, TypeError) as error:
+            raise ImportModelError(f"{TOKENIZER}: is no tokenizer of the tokenizers library: {error}") from error
+        return {**{number: text for text, number in plain}, **added}
 
     def ends(self) -> tuple[int, ...]:
         """End tokens by id, from the first file that says any: generation_config.json, then config.json."""

@@ -41,7 +41,7 @@ def is_whisper(layout: Layout, signatures: dict[str, GraphSignature]) -> bool:
 
 def whisper_fields(source: Source) -> dict[str, Any]:
     """The fields of the metadata of a speech recogniser."""
-    words = _words(source)
+    words = source.words()
     start = start_token(source)
     program = _program(source)
     encode, components = encoder_parts(source, {_PORT: "audio.windows.features"})
@@ -62,13 +62,6 @@ def whisper_fields(source: Source) -> dict[str, Any]:
         ],
         **closing_fields(source, _TAKEN),
     }
-
-
-def _words(source: Source) -> dict[int, str]:
-    """The special tokens of the tokenizer by id."""
-    source.folder.need(TOKENIZER, "texts are read with it")
-    added = source.folder.json(TOKENIZER).get("added_tokens")
-    return {item.integer("id"): item.text("content") for item in (added.items() if added else ())}
 
 
 def _program(source: Source) -> list[dict[str, Any]]:
