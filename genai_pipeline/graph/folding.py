@@ -28,14 +28,15 @@ def fold(items: Sequence[Item], texts: Callable[[Item], tuple[str, ...]]) -> Ite
             groups.setdefault((name, "", *others), []).append((0, item))
         else:
             around = (name[: number.start()], name[number.end() :])
-            same = tuple(_NUMBER.sub(lambda found, own=number[0]: _same(found[0], own), text) for text in others)
+            same = tuple(_same(number[0], text) for text in others)
             groups.setdefault((*around, "number", *same), []).append((int(number[0]), item))
     for (before, after, *_), members in groups.items():
         yield from _group(before, after, members, texts)
 
 
-def _same(found: str, own: str) -> str:
-    return "{number}" if found == own else found
+def _same(own: str, text: str) -> str:
+    """A text with a mark where it has the item's own number."""
+    return _NUMBER.sub(lambda found: "{number}" if found[0] == own else found[0], text)
 
 
 def _group(
