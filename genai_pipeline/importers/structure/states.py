@@ -86,8 +86,8 @@ def _update_by_sizes(past: Family, present: Family, writers: str) -> Finding:
 
 
 def _follows_source(facts: GraphFacts, present: Family) -> bool:
-    """Whether the state has as many tokens as rows that come in: a symbol that a matrix of floats shares with it."""
-    axes = [dim for dim in (present.shape or ())[1:3] if isinstance(dim, str) and dim]
+    """Whether the state has as many tokens as rows that come in: a size that a matrix of floats shares with it."""
+    axes = [dim for dim in (present.shape or ())[1:3] if dim]
     sources = (port for port in facts.inputs.values() if port.dtype in _FLOATS and port.shape and len(port.shape) == 3)
     shared = any(port.shape and port.shape[1] in axes for port in sources)
     return shared and bool(_CROSS_WORDS & present.words)

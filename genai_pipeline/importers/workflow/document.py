@@ -48,7 +48,7 @@ def read_document(folder: SourceFolder, report: ImportReport) -> Document:
         return Document(root, "workflow", _workflow_graphs(root, report))
     if "stages" in root and "components" in root:
         raise ImportModelError(f"{folder.path}: is a package already", hint=f"genai-pipeline validate {folder.path}")
-    if "io" in root.mapping("model") or "models" in root.mapping("pipeline"):
+    if {"io", "attention"} & set(root.mapping("model").keys) or "models" in root.mapping("pipeline"):
         return Document(root, "model.io", _model_graphs(root, report))
     raise ImportModelError(
         f"{DOCUMENT}: has neither pipeline.workflow nor model.io", hint="write a draft from the graphs: init --force"
@@ -76,7 +76,7 @@ def _workflow_graphs(root: ConfigNode, report: ImportReport) -> dict[str, str]:
 def _model_graphs(root: ConfigNode, report: ImportReport) -> dict[str, str]:
     models = root.mapping("pipeline").mapping("models")
     if not models.keys:
-        report.mapped(DOCUMENT, "model.io", f"components.decoder: {_OLD_GRAPH}")
+        report.mapped(DOCUMENT, "model", f"components.decoder: {_OLD_GRAPH}")
         return {"decoder": _OLD_GRAPH}
     found = {}
     for model in models.items():

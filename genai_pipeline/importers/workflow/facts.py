@@ -27,6 +27,9 @@ _DROPPED = {
     "pipeline.workflow.steps": "stages",
     "pipeline.workflow.serving": "the scheduler batches and ends rows by itself",
     "pipeline.models": "components",
+    "pipeline.dataflow": "stages: checked against the graphs' ports",
+    "pipeline.strategy": "stages",
+    "pipeline.phases": "what runs in a loop and what before it follows from the graphs",
 }
 
 
@@ -70,21 +73,6 @@ def _bound(workflow: ConfigNode) -> int | None:
         if "default" in inputs.mapping(name):
             return inputs.mapping(name).integer("default", least=1)
     return None
-
-
-def state_pairs(document: Document, program: Program, component: str) -> dict[str, str]:
-    """Past port -> present port as the document wires them; empty where it does not say."""
-    if document.form == "workflow":
-        return program.pairs(component)
-    models = document.root.mapping("pipeline").mapping("models")
-    io = models.mapping(component).mapping("io") if models.keys else document.root.mapping("model").mapping("io")
-    pasts, presents = (_texts(io, key) for key in ("kv_inputs", "kv_outputs"))
-    return dict(zip(pasts, presents, strict=False))
-
-
-def _texts(io: ConfigNode, key: str) -> list[str]:
-    found = io.get(key)
-    return [str(item.value) for item in found.items()] if found is not None else []
 
 
 def report_keys(document: Document, report: ImportReport) -> None:

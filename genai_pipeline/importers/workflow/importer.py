@@ -21,7 +21,8 @@ from genai_pipeline.importers.structure.graph_facts import read_facts
 from genai_pipeline.importers.structure.parts import Assembly, Part, assemble, read_part
 from genai_pipeline.importers.structure.texts import Texts, read_texts
 from genai_pipeline.importers.workflow.document import DOCUMENT, Document, read_document
-from genai_pipeline.importers.workflow.facts import package_facts, report_keys, sampling_defaults, state_pairs
+from genai_pipeline.importers.workflow.facts import package_facts, report_keys, sampling_defaults
+from genai_pipeline.importers.workflow.older import check_pipeline, state_pairs
 from genai_pipeline.importers.workflow.policies import check_policies, is_policy, samplers_of
 from genai_pipeline.importers.workflow.steps import Program, read_program
 from genai_pipeline.metadata.drafts import open_questions
@@ -52,6 +53,7 @@ def import_workflow(
         parts = {key: read_part(read_facts(folder.path, file), texts.vocabulary) for key, file in networks.items()}
         assembly = assemble(list(parts.values()))
         _check(folder, document, program, parts, policies, report)
+        check_pipeline(document, parts, assembly, report)
     except GraphFileError as error:
         raise ImportModelError(error.message, hint=error.hint) from error
     report_keys(document, report)
@@ -72,7 +74,8 @@ def _sorted(folder: SourceFolder, document: Document) -> tuple[dict[str, str], d
     """Components that are networks, and those that are policies."""
     for file in document.graphs.values():
         folder.need(file, "a component of the document")
-    policies = {name: file for name, file in document.graphs.items() if is_policy(folder, file)}
+    programmed = document.form == "workflow"  # the older form has networks only
+    policies = {name: file for name, file in document.graphs.items() if programmed and is_policy(folder, file)}
     return {name: file for name, file in document.graphs.items() if name not in policies}, policies
 
 

@@ -204,6 +204,43 @@ def test_the_older_form_gives_its_twins_tokens(tmp_path: Path) -> None:
     assert _answers(tmp_path / "made", exported.package, temperature=0)
 
 
+def _text_to_text(folder: Path, **document: Any) -> Exported:
+    """An encoder and a decoder in the older form, with the edges that it writes."""
+    exported = Exported(write_package(folder, "cross", update="append", captured=True))
+    start = exported.package.vocabulary.id("<s>")
+    (exported.path / "config.json").write_text(json.dumps({"decoder_start_token_id": start}))
+    (exported.path / "generation_config.json").write_text(json.dumps({"eos_token_id": list(exported.package.end_ids)}))
+    once = {"kind": "single_pass", "model": "encoder"}
+    steps = {"kind": "autoregressive", "decoder": "decoder"}
+    exported.document = {
+        "model": {"attention": {"type": "multi_head"}, "max_sequence_length": 128},
+        "pipeline": {
+            "models": {"encoder": {"filename": "encoder.onnx"}, "decoder": {"filename": "model.onnx"}},
+            "dataflow": [{"from": "encoder.source_states", "to": "decoder.source_states"}],
+            "strategy": {"kind": "composite", "stages": [{"strategy": once}, {"strategy": steps}]},
+            "phases": {"encoder": {"run_on": "prompt_only"}},
+            **document,
+        },
+    }
+    return exported
+
+
+def test_an_encoder_and_its_decoder_in_the_older_form(tmp_path: Path) -> None:
+    exported = _text_to_text(tmp_path / "source")
+    import_workflow(exported.write(), tmp_path / "made")
+    assert gp.validate(tmp_path / "made")[1] == ()
+    assert _answers(tmp_path / "made", exported.package, temperature=0)
+
+
+def test_strategies_and_edges_without_a_counterpart_are_refused(tmp_path: Path) -> None:
+    edge = {"from": "decoder.logits", "to": "encoder.input_ids"}
+    exported = _text_to_text(tmp_path / "source", strategy={"kind": "iterative"}, dataflow=[edge], positions={})
+    message = _refused(exported.write(), tmp_path / "made")
+    assert "the strategy 'iterative' has no counterpart" in message
+    assert "decoder.logits goes to encoder.input_ids" in message
+    assert "pipeline.positions: is not mapped" in message
+
+
 def test_constructs_without_a_counterpart_are_refused_by_name_and_all_at_once(
     tmp_path: Path, exported: Exported
 ) -> None:

@@ -1,0 +1,82 @@
+"""The older form: ``model.io`` with pairs of state, ``pipeline`` with models, the edges between them and a strategy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from genai_pipeline.importers.config_node import ConfigNode
+from genai_pipeline.importers.report import ImportReport
+from genai_pipeline.importers.structure.parts import Assembly, Part
+from genai_pipeline.importers.workflow.document import DOCUMENT, Document
+from genai_pipeline.importers.workflow.steps import Program
+
+_STRATEGIES = ("autoregressive", "single_pass", "composite")
+_HINT = "write the package by hand: docs/metadata.md"
+_PAIRS = (("kv_inputs", "kv_outputs"), ("cross_kv_inputs", "cross_kv_outputs"))
+_STATIC = (("key_cache_inputs", "key_cache_outputs"), ("value_cache_inputs", "value_cache_outputs"))
+
+
+def state_pairs(document: Document, program: Program, component: str) -> dict[str, str]:
+    """Past port -> present port as the document wires them; empty where it does not say."""
+    if document.form == "workflow":
+        return program.pairs(component)
+    models = document.root.mapping("pipeline").mapping("models")
+    io = models.mapping(component).mapping("io") if models.keys else document.root.mapping("model").mapping("io")
+    found: dict[str, str] = {}
+    for where, keys in ((io, _PAIRS), (io.mapping("static_cache"), _STATIC)):
+        for inputs, outputs in keys:
+            found |= dict(zip(_texts(where, inputs), _texts(where, outputs), strict=False))
+    pairs = io.get("state_pairs")
+    found |= {pair.text("input"): pair.text("output") for pair in (pairs.items() if pairs is not None else ())}
+    return found
+
+
+def check_pipeline(document: Document, parts: Mapping[str, Part], assembly: Assembly, report: ImportReport) -> None:
+    """Refuse strategies without a counterpart, and edges that the graphs' ports do not say too."""
+    pipeline = document.root.mapping("pipeline")
+    for strategy in _strategies(pipeline.get("strategy")):
+        kind = strategy.text("kind")
+        if kind not in _STRATEGIES:
+            report.refused(DOCUMENT, strategy.path, f"the strategy '{kind}' has no counterpart", _HINT)
+    known = set(_edges(parts, assembly))
+    edges = pipeline.get("dataflow")
+    for edge in edges.items() if edges is not None else ():
+        pair = (edge.text("from"), edge.text("to"))
+        if pair not in known:
+            why = f"{pair[0]} goes to {pair[1]} there, which does not follow from the ports"
+            report.refused(DOCUMENT, edge.path, why, _HINT)
+
+
+def _strategies(strategy: ConfigNode | None) -> Iterator[ConfigNode]:
+    """A strategy and those of its stages."""
+    if strategy is None:
+        return
+    yield strategy
+    stages = strategy.get("stages")
+    for stage in stages.items() if stages is not None else ():
+        yield from _strategies(stage.get("strategy"))
+
+
+def _edges(parts: Mapping[str, Part], assembly: Assembly) -> Iterator[tuple[str, str]]:
+    """The edges of an assembly, as the document would write them."""
+    names = {part.facts.file: name for name, part in parts.items()}
+    if assembly.decoder is None:
+        return
+    decoder = names[assembly.decoder.facts.file]
+    if assembly.encoder is not None:
+        giver = names[assembly.encoder.facts.file]
+        yield from ((f"{giver}.{source}", f"{decoder}.{port}") for port, source in assembly.sources.items())
+        for past, family in assembly.given.items():
+            state = next(state for state in assembly.decoder.states if state.past.pattern == past)
+            yield from (
+                (f"{giver}.{family.ports[key].name}", f"{decoder}.{port.name}")
+                for key, port in state.past.ports.items()
+            )
+    if assembly.embed is not None:
+        port = assembly.decoder.port_of("embeds")
+        yield f"{names[assembly.embed.facts.file]}.{assembly.embed.rows[0].name}", f"{decoder}.{port}"
+
+
+def _texts(io: ConfigNode, key: str) -> list[str]:
+    found = io.get(key)
+    return [str(item.value) for item in found.items()] if found is not None else []
