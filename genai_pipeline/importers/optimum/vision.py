@@ -109,7 +109,7 @@ def _placeholder(source: Source, tiles: bool) -> dict[str, Any]:
     if number not in words:
         source.report.refused("config.json", key, f"{number} is none of the tokenizer's tokens")
     count = _count(source)
-    return {"token": words.get(number, "<image>"), **({"expand": _tiles_text(count)} if tiles else {"count": count})}
+    return {"token": words.get(number, "<image>"), **({"expand": tiles_text(count)} if tiles else {"count": count})}
 
 
 def _count(source: Source) -> int:
@@ -135,7 +135,7 @@ def _count(source: Source) -> int:
     return 1
 
 
-def _tiles_text(count: int) -> str:
+def tiles_text(count: int) -> str:
     """What stands around the slots of tiles and of the whole picture, as the processor writes it."""
     slots = f"{{{{ features({count}) }}}}"
     tile = f"{_AROUND}<row_{{{{ row + 1 }}}}_col_{{{{ col + 1 }}}}>{slots}"

@@ -6,18 +6,20 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import numpy as np
 import onnx
 import pytest
-from onnx import compose
+from onnx import TensorProto, compose, helper, numpy_helper
 
 import genai_pipeline as gp
 from genai_pipeline.errors import ImportRefusedError
 from genai_pipeline.importers.config_node import ConfigNode
 from genai_pipeline.importers.optimum import import_optimum
 from genai_pipeline.importers.optimum.image_program import image_program
+from genai_pipeline.importers.optimum.vision import tiles_text
 from genai_pipeline.importers.report import ImportReport
-from genai_pipeline.testing.media import write_vlm
+from genai_pipeline.testing.media import COLOURS, write_vlm
 
 SIGLIP = {
     "image_processor_type": "SiglipImageProcessor", "do_resize": True, "size": {"height": 4, "width": 4}, "resample": 4,
@@ -55,7 +57,7 @@ def source(tmp_path: Path) -> Any:
         (folder / "onnx" / f"{theirs}.onnx").write_bytes((package.path / f"{ours}.onnx").read_bytes())
     for name in ("tokenizer.json", "chat_template.jinja"):
         (folder / name).write_bytes((package.path / name).read_bytes())
-    config = {"text_config": {"max_position_embeddings": 256}, "eos_token_id": 1, "image_token_index": package.slot}
+    config = {"text_config": {"max_position_embeddings": 1024}, "eos_token_id": 1, "image_token_index": package.slot}
     (folder / "config.json").write_text(json.dumps({**config, "image_seq_length": 4}))
     (folder / "preprocessor_config.json").write_text(json.dumps(SIGLIP))
     return package, folder
@@ -105,3 +107,54 @@ def test_clip_resizes_and_cuts_out_the_middle() -> None:
 def test_what_the_program_cannot_say_is_refused(change: dict[str, Any], key: str) -> None:
     with pytest.raises(ImportRefusedError, match=key):
         program({**SIGLIP, **change})
+
+
+def test_tiles_are_seen_one_by_one_and_then_the_whole(source: Any, tmp_path: Path) -> None:
+    package, folder = source
+    one = onnx.load(folder / "onnx" / "vision_encoder.onnx")
+    onnx.save(of_tiles(one), str(folder / "onnx" / "vision_encoder.onnx"))
+    idefics = {
+        "image_processor_type": "Idefics3ImageProcessor", "size": {"longest_edge": 8}, "do_image_splitting": True,
+        "max_image_size": {"longest_edge": 4}, "resample": 1, "do_normalize": False, "do_pad": True,
+    }  # fmt: skip
+    (folder / "preprocessor_config.json").write_text(json.dumps(idefics))
+    (folder / "processor_config.json").write_text(json.dumps({"image_seq_len": 4}))
+    import_optimum(folder, tmp_path / "made")
+    assert gp.validate(tmp_path / "made")[1] == ()
+    quarters = (1, 2, 4, 7)  # red, green, blue, white
+    picture = np.zeros((8, 8, 3), np.uint8)
+    for index, colour in enumerate(quarters):
+        row, column = 4 * (index // 2), 4 * (index % 2)
+        picture[row : row + 4, column : column + 4] = [255 * (colour >> bit & 1) for bit in range(3)]
+    message = {"role": "user", "content": [{"type": "image", "image": picture}, {"type": "text", "text": "?"}]}
+    with gp.load(tmp_path / "made") as pipe:
+        tokens = list(pipe.generate(messages=[message], temperature=0, max_new_tokens=30).tokens)
+    seen = [colour for colour in quarters for _ in range(4)] + list(quarters)
+    assert tokens == [package.vocabulary.id(COLOURS[colour]) for colour in seen]
+
+
+def of_tiles(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The encoder for pictures in tiles: ``pixel_values`` [batch, tiles, 3, 4, 4], a mask that it does not mind."""
+    graph = model.graph
+    for node in graph.node:
+        node.input[:] = ["flat" if name == "pixel_values" else name for name in node.input]
+    graph.initializer.append(numpy_helper.from_array(np.array([-1, 3, 4, 4], np.int64), "one_by_one"))
+    graph.node.insert(0, helper.make_node("Reshape", ["pixel_values", "one_by_one"], ["flat"]))
+    del graph.input[:]
+    shape: list[int | str] = ["batch", "tiles", 3, 4, 4]
+    graph.input.append(helper.make_tensor_value_info("pixel_values", TensorProto.FLOAT, shape))
+    mask: list[int | str] = ["batch", "tiles", 4, 4]
+    graph.input.append(helper.make_tensor_value_info("pixel_attention_mask", TensorProto.BOOL, mask))
+    return model
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(0, 0), (1, 2), (3, 2)])
+def test_the_text_around_tiles_is_the_processors(rows: int, columns: int) -> None:
+    from transformers.models.smolvlm.processing_smolvlm import get_image_prompt_string
+
+    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)  # as chat templates are rendered
+    written = environment.from_string(tiles_text(5)).render(
+        images={"tiles": [rows, columns]}, features=lambda count: IMAGE * count
+    )
+    marks = {"fake_token_around_image": "<fake_token_around_image>", "global_image_token": "<global-img>"}
+    assert written == get_image_prompt_string(rows, columns, 5, image_token=IMAGE, **marks)
