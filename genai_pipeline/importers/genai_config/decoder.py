@@ -20,10 +20,16 @@ from genai_pipeline.importers.genai_config.states import (
 )
 from genai_pipeline.importers.report import ImportReport
 from genai_pipeline.importers.source_folder import SourceFolder
+from genai_pipeline.importers.structure.graph_facts import read_facts
 
 _RANK = 2  # of tokens, mask and positions
 _KV_RANK = 4
 _FROM_GRAPH = ("hidden_size", "num_attention_heads", "num_key_value_heads", "head_size")
+# Input of an operator -> what it takes by the operator's definition, and its rank.
+_BY_OPERATOR: Mapping[tuple[str, int], tuple[str, int]] = {
+    ("GroupQueryAttention", 5): ("loop.last_index", 1),
+    ("GroupQueryAttention", 6): ("loop.max_length", 0),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +73,7 @@ def read_decoder(
     _check_layers(decoder, entries, report)
     kv = [_with_geometry(decoder, entry, signature, report) for entry in entries]
     _check_window(decoder, entries, signature, report)
+    inputs |= _lengths(source, file, ports)
     ports.refuse_rest()
     for leaf in report.uncovered(decoder):
         if leaf.path.rpartition(".")[2] in _FROM_GRAPH:
@@ -92,6 +99,21 @@ def _loop_inputs(decoder: ConfigNode, ports: PartPorts, report: ImportReport) ->
             where = decoder.mapping("inputs").at(nominal)
             message = f"the port '{port.name}' has {len(port.shape)} axes where {_RANK} are known"
             report.refused(decoder.file, where, message, "positions and masks of several axes need a package by hand")
+    return found
+
+
+def _lengths(source: SourceFolder, file: str, ports: PartPorts) -> dict[str, str]:
+    """Lengths that attention operators read, by which of their inputs they are: no name says what they count."""
+    if not ports.unfed:
+        return {}
+    readers = read_facts(source.path, file).readers
+    found = {}
+    for port in ports.unfed:
+        meanings = {_BY_OPERATOR[reader] for reader in readers.get(port.name, ()) if reader in _BY_OPERATOR}
+        meaning = meanings.pop() if len(meanings) == 1 else None
+        if meaning is not None and port.shape is not None and len(port.shape) == meaning[1]:
+            found[port.name] = meaning[0]
+            ports.feed(port, meaning[0])
     return found
 
 

@@ -78,11 +78,22 @@ class PartPorts:
         """These inputs are fed by something else than a nominal name, such as state."""
         self._used.update(ports)
 
+    @property
+    def unfed(self) -> tuple[Port, ...]:
+        """Inputs of the graph that nothing feeds so far."""
+        return tuple(port for name, port in self._signature.inputs.items() if name not in self._used)
+
+    def feed(self, port: Port, to: str) -> None:
+        """The port takes the value ``to``, whatever nominal name it has."""
+        self._used.add(port.name)
+        for item in self._inputs.items():
+            if item.value == port.name:
+                self._report.mapped(item.file, item.path, to)
+
     def refuse_rest(self) -> None:
         """Refuses every input of the graph that nothing feeds, and reports names that mean nothing here."""
-        left = [name for name in self._signature.inputs if name not in self._used]
         said = {str(item.value): item for item in self._inputs.items()}
-        for name in left:
+        for name in [port.name for port in self.unfed]:
             item = said.get(name)
             nominal = item.path.rpartition(".")[2] if item is not None else name
             why = _REFUSED.get(nominal, "nothing is known of what it takes")

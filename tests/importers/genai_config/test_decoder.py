@@ -216,3 +216,18 @@ def test_types_are_those_of_the_graph(genai_folder: Folders, tmp_path: Path, typ
     prompt = folder.package.vocabulary.chat_prompt(("user", "hello"))
     with gp.load(imported(folder, tmp_path / "made")) as pipe:
         assert list(pipe.generate(tokens=prompt, max_new_tokens=4).tokens) == folder.package.answer(prompt, 4)
+
+
+def test_lengths_are_known_by_the_operator_that_reads_them(genai_folder: Folders, tmp_path: Path) -> None:
+    def edit(config: dict[str, Any]) -> None:
+        config["model"]["decoder"]["inputs"] = {
+            "input_ids": "input_ids",
+            "past_sequence_length": "seqlens_k",
+            "total_sequence_length": "total_sequence_length",
+        }
+
+    folder = genai_folder(update="in_place", positions="input", edit=edit)
+    prompt = folder.package.vocabulary.chat_prompt(("user", "hello"))
+    with gp.load(imported(folder, tmp_path / "made")) as pipe:
+        tokens = list(pipe.generate(tokens=prompt, max_new_tokens=COUNT).tokens)
+    assert tokens == folder.package.answer(prompt, COUNT)
