@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from genai_pipeline.checking import accept, check_package
+from genai_pipeline.checking import accept, available_providers, check_package
 from genai_pipeline.config import LoadArguments, LoadOptions
 from genai_pipeline.errors import OptionError
 from genai_pipeline.pipeline import Pipeline
-from genai_pipeline.problems import Problem
+from genai_pipeline.problems import Problem, Problems
 
 if TYPE_CHECKING:
     from genai_pipeline.engine.draft_model import DraftPackage
@@ -28,12 +28,13 @@ def validate(path: str | Path) -> tuple[PackageSpec | None, tuple[Problem, ...]]
 def compile(spec: PackageSpec) -> ExecutionPlan:
     """The execution plan of checked metadata; ``plan.graph`` is a networkx DiGraph. Raises PackageInvalidError."""
     from genai_pipeline.graph.compile import compile_package
+    from genai_pipeline.graph.variants import choose_variants
     from genai_pipeline.metadata.model import PackageSpec
 
     if not isinstance(spec, PackageSpec):
         hint = "spec, problems = validate(package); spec is None where the metadata cannot be read"
         raise OptionError(f"compile takes what validate gives, not {spec!r}", param="spec", hint=hint)
-    plan, problems = compile_package(spec)
+    plan, problems = compile_package(choose_variants(spec, available_providers, Problems()))
     return accept(str(spec.file), plan, problems)
 
 

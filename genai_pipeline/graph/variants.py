@@ -21,24 +21,24 @@ def choose_variants(
     asked: Sequence[str] | None = None,
     precision: str | None = None,
 ) -> PackageSpec:
-    """The package with one graph for each component that has variants.
+    """The package with one graph for each component that has variants; a choice that was made before stays.
 
     ``available`` gives the providers of the runtime, and is asked only where a component has variants. ``asked`` are
     the providers of the load option, ``precision`` the one that is preferred. A component none of whose variants can
     run gets its first one, for the checks, and a warning.
     """
-    if not any(component.variants for component in spec.components.values()):
+    components = dict(spec.components)
+    undecided = {name: one for name, one in components.items() if one.variants and one.chosen is None}
+    if not undecided:
         return spec
     there = tuple(map(short_provider, available()))
-    components = dict(spec.components)
-    for name, component in spec.components.items():
-        if component.variants:
-            chosen = choose_variant(component, there, asked, precision)
-            components[name] = replace(component, model=chosen.variant.model, chosen=chosen)
-            if not chosen.runs:
-                message = f"no variant of the component '{name}' runs here: {chosen.reason}"
-                hint = f"its first variant was checked; this runtime has {one_of(there)}"
-                problems.warning(component.at, "variant.none_runs", message, hint)
+    for name, component in undecided.items():
+        chosen = choose_variant(component, there, asked, precision)
+        components[name] = replace(component, model=chosen.variant.model, chosen=chosen)
+        if not chosen.runs:
+            message = f"no variant of the component '{name}' runs here: {chosen.reason}"
+            hint = f"its first variant was checked; this runtime has {one_of(there)}"
+            problems.warning(component.at, "variant.none_runs", message, hint)
     return replace(spec, components=components)
 
 

@@ -16,6 +16,7 @@ from genai_pipeline.checking import check_package
 from genai_pipeline.errors import PackageNotFoundError, ProviderUnavailableError
 from genai_pipeline.graph import render
 from genai_pipeline.graph.variants import choose_variant
+from genai_pipeline.metadata.load import load_package
 from genai_pipeline.metadata.model import ComponentSpec, SessionSpec, VariantSpec
 from genai_pipeline.problems import Location
 from genai_pipeline.testing import TinyPackage, write_package
@@ -182,3 +183,10 @@ def test_borrowed_components_have_variants_too(tmp_path: Path) -> None:
     checked = check_package(made.path, lambda name: lender.path)
     assert checked.plan is not None
     assert checked.plan.components["decoder"].spec.chosen is not None
+
+
+def test_metadata_that_was_only_read_compiles_too(tmp_path: Path) -> None:
+    with_variants(tmp_path, {"provider": "cuda", "model": "other.onnx"}, {"provider": "cpu"})
+    spec, _ = load_package(tmp_path)
+    assert spec is not None
+    assert gp.compile(spec).components["decoder"].model == "model.onnx"
