@@ -98,6 +98,10 @@ class SourceFolder:
             found += [(relative / name).as_posix() for name in files if name.endswith(".onnx")]
         return tuple(sorted(found))
 
+    def top_files(self) -> tuple[str, ...]:
+        """Names of the files in the folder itself, sorted; hidden ones are left out."""
+        return tuple(sorted(p.name for p in self.path.iterdir() if p.is_file() and not p.name.startswith(".")))
+
     def signature(self, name: str) -> GraphSignature:
         """Ports of an ONNX file; its weights stay where they are. Raises ImportModelError."""
         self.need(name, "it is one of the model's graphs")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +36,8 @@ def import_genai_config(
     package = shape(folder, config, title, report)
     report_other_keys(config, report)
     report.check(str(source))
+    files = [name for graph in package.graphs for name in (graph, *folder.weights(graph))]
+    _report_other_files(folder, (CONFIG, *files), report)
     with new_package(target) as scratch:
         write_text(scratch / "inference_metadata.yaml", package.text)
         package.tokenizer.write(folder, scratch)
@@ -43,3 +46,11 @@ def import_genai_config(
             folder.link_graph(graph, scratch)
         report.write(scratch)
     return report
+
+
+def _report_other_files(folder: SourceFolder, used: Iterable[str], report: ImportReport) -> None:
+    """Every file beside the config is linked, read (then it has rows), or left out."""
+    known = {*used, *(row.file for row in report.rows)}
+    for name in folder.top_files():
+        if name not in known:
+            report.dropped(name, "", "nothing in the package needs it")

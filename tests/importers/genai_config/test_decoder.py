@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -231,3 +232,30 @@ def test_lengths_are_known_by_the_operator_that_reads_them(genai_folder: Folders
     with gp.load(imported(folder, tmp_path / "made")) as pipe:
         tokens = list(pipe.generate(tokens=prompt, max_new_tokens=COUNT).tokens)
     assert tokens == folder.package.answer(prompt, COUNT)
+
+
+def test_files_that_are_left_out_are_named(genai_folder: Folders, tmp_path: Path) -> None:
+    folder = genai_folder(external_data=True)
+    (folder.path / "generation_config.json").write_text('{"eos_token_id": 9}')
+    report = import_genai_config(folder.path, tmp_path / "made")
+    left = [row.file for row in report.rows if row.detail == "nothing in the package needs it"]
+    assert left == ["generation_config.json"]
+    assert not (tmp_path / "made" / "generation_config.json").exists()  # its end tokens would count
+
+
+def test_weights_of_a_gigabyte_take_no_memory(genai_folder: Folders, tmp_path: Path) -> None:
+    folder = genai_folder()
+    size = 2**30
+    with (folder.path / "large.data").open("wb") as file:
+        file.truncate(size)  # a hole: it takes no room on the disk
+    model = onnx.load(folder.path / "model.onnx")
+    tensor = model.graph.initializer.add(name="large", data_type=onnx.TensorProto.FLOAT, dims=[size // 4])
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="large.data")
+    onnx.save(model, folder.path / "model.onnx")
+    tracemalloc.start()
+    import_genai_config(folder.path, tmp_path / "made")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**26
+    assert (tmp_path / "made" / "large.data").stat().st_size == size
