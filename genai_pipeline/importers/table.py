@@ -87,10 +87,14 @@ def _all_but_others(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _copy_package(source: Path, target: Path, name: str, precision: str | None, progress: Progress) -> None:
-    """A package that is one already: its files, linked."""
+    """A package that is one already: its files, linked. A file of that name may be another format's document."""
     from genai_pipeline.importers.source_folder import SourceFolder
+    from genai_pipeline.importers.workflow import import_workflow, is_document
 
     _no_precision(precision)
+    if is_document(source):
+        import_workflow(source, target, name=name, progress=progress)
+        return
     folder = SourceFolder(source)
     files = [path.relative_to(source).as_posix() for path in sorted(source.rglob("*")) if path.is_file()]
     target.mkdir()

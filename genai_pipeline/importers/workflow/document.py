@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal
 
 from genai_pipeline.errors import ImportModelError
@@ -34,6 +35,15 @@ class Document:
     def workflow(self) -> ConfigNode:
         """``pipeline.workflow``; empty in the older form."""
         return self.root.mapping("pipeline").mapping("workflow")
+
+
+def is_document(folder: Path) -> bool:
+    """Whether the folder's metadata file is such a document, and not that of a package."""
+    if not (folder / DOCUMENT).is_file():
+        return False
+    node, _ = read(folder / DOCUMENT, name=DOCUMENT)
+    keys = node.mapping if node is not None else {}
+    return "stages" not in keys and not {"pipeline", "model"}.isdisjoint(keys)
 
 
 def read_document(folder: SourceFolder, report: ImportReport) -> Document:

@@ -12,7 +12,9 @@ import pytest
 import genai_pipeline as gp
 from genai_pipeline.errors import ImportModelError, ImportRefusedError
 from genai_pipeline.graph.onnx_file import read_signature
+from genai_pipeline.importers.progress import silent
 from genai_pipeline.importers.report import REPORT_FILE
+from genai_pipeline.importers.table import importer_for
 from genai_pipeline.importers.workflow import import_workflow
 from genai_pipeline.metadata.load import METADATA_FILE
 from genai_pipeline.testing.builder import GraphBuilder
@@ -279,6 +281,14 @@ def test_what_only_the_graphs_could_say_is_refused_where_they_do_not(tmp_path: P
     message = _refused(exported.write(), tmp_path / "made")
     assert "tokenizer.eos" in message
     assert "limits.context_length" in message
+
+
+def test_the_table_of_importers_tells_a_document_from_a_package(tmp_path: Path, exported: Exported) -> None:
+    importer, files = importer_for(["inference_metadata.yaml", "model.onnx"], None, "a listing")
+    assert (importer.name, len(files)) == ("package", 2)
+    importer.make(exported.write(), tmp_path / "made", "made", None, silent)
+    importer.make(tmp_path / "made", tmp_path / "copy", "copy", None, silent)
+    assert gp.validate(tmp_path / "copy")[1] == ()
 
 
 def test_files_of_other_kinds_are_told_apart(tmp_path: Path, exported: Exported) -> None:
