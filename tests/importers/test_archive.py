@@ -134,6 +134,31 @@ def test_progress_reaches_its_whole(package: TinyPackage, tmp_path: Path) -> Non
     assert seen[-1][0] == seen[-1][1]
 
 
+def test_a_snapshot_of_a_hub_cache_is_packed(package: TinyPackage, tmp_path: Path) -> None:
+    repository = tmp_path / "models--a--b"
+    snapshot, blobs = repository / "snapshots" / "0123", repository / "blobs"
+    snapshot.mkdir(parents=True)
+    blobs.mkdir()
+    for number, (path, content) in enumerate(tree(package.path).items()):
+        (blobs / str(number)).write_bytes(content)
+        (snapshot / path).symlink_to(Path("..", "..", "blobs", str(number)))
+    folder, _ = unpack(pack(snapshot, tmp_path / "a.gpack"), tmp_path / "out")
+    assert tree(folder) == tree(package.path)
+    assert not any(path.is_symlink() for path in folder.rglob("*"))
+
+
+def test_an_interrupt_leaves_nothing(package: TinyPackage, packed: Path, tmp_path: Path) -> None:
+    def interrupt(task: str, done: int, total: int) -> None:
+        if done > total // 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pack(package.path, tmp_path / "b.gpack", progress=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        unpack(packed, tmp_path / "out", progress=interrupt)
+    assert {path.name for path in tmp_path.iterdir()} == {"package", "tiny.gpack"}
+
+
 # --- what is refused on the way in ------------------------------------------------------------------------------------
 
 
