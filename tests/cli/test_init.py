@@ -48,3 +48,19 @@ def test_a_file_that_is_there_is_kept(command: Command, tmp_path: Path) -> None:
     assert (package.path / FILE).read_text() == before
     assert command("init", package.path, "--force", "--name", "mine").code == 0
     assert 'name: "mine"' in (package.path / FILE).read_text()
+
+
+def test_a_document_of_another_format_is_imported_or_refused_on_one_screen(command: Command, tmp_path: Path) -> None:
+    package = write_package(tmp_path / "source", "kv")
+    (package.path / "generation_config.json").write_text(json.dumps({"eos_token_id": list(package.end_ids)}))
+    document = {"model": {"attention": {"type": "multi_head"}, "max_sequence_length": 64}}
+    (package.path / FILE).write_text(json.dumps(document))
+    ran = command("import", "workflow", package.path, tmp_path / "made")
+    assert (ran.code, ran.out) == (0, f"{tmp_path / 'made'}\n")
+    assert command("validate", tmp_path / "made").code == 0
+    (package.path / FILE).write_text(json.dumps({**document, "speculative": {}, "adapters": {}}))
+    ran = command("import", "workflow", package.path, tmp_path / "other")
+    assert ran.code == 1
+    assert "adapters: is not mapped" in ran.err
+    assert "speculative: is not mapped" in ran.err
+    assert not (tmp_path / "other").exists()
