@@ -79,6 +79,10 @@ def _beams(search: ConfigNode, reader: _Reader) -> dict[str, Any]:
         return {}
     if search.boolean("do_sample", False):
         reader.refuse("num_beams", "a beam search that draws its tokens does not exist", "set do_sample to false")
+    penalty = search.number("length_penalty") if "length_penalty" in search else 1.0
+    if penalty != 0:
+        hint = "set length_penalty to 0, or num_beams to 1 and ask for beams per request"
+        reader.refuse("length_penalty", f"is {penalty}: the length it is a power of counts the prompt there", hint)
     found = {"num_beams": beams, **{key: search.value[key] for key in _OF_BEAMS if key in search}}
     for key in found:
         reader.map(key, f"generation.defaults.{key}")

@@ -259,3 +259,16 @@ def test_weights_of_a_gigabyte_take_no_memory(genai_folder: Folders, tmp_path: P
     tracemalloc.stop()
     assert peak < 2**26
     assert (tmp_path / "made" / "large.data").stat().st_size == size
+
+
+def test_penalties_give_the_tokens_of_onnxruntime_genai(genai_folder: Folders, tmp_path: Path) -> None:
+    def edit(config: dict[str, Any]) -> None:
+        config["search"] |= {"repetition_penalty": 4.0, "past_present_share_buffer": False}
+
+    folder = genai_folder(update="append", edit=edit)
+    prompt = folder.package.vocabulary.chat_prompt(("user", "hello"))
+    with gp.load(imported(folder, tmp_path / "made")) as pipe:
+        tokens = list(pipe.generate(tokens=prompt, max_new_tokens=COUNT).tokens)
+    theirs = folder.greedy(prompt, COUNT)
+    assert tokens == theirs[: len(tokens)]
+    assert tokens != folder.package.answer(prompt, COUNT)  # the penalty counts

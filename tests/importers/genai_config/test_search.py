@@ -46,8 +46,8 @@ def searching(**values: Any) -> Callable[[dict[str, Any]], None]:
         ({"repetition_penalty": 1.1, "no_repeat_ngram_size": 3}, {"temperature": 0, "repetition_penalty": 1.1}),
         ({"num_beams": 1, "length_penalty": 2.0, "early_stopping": True}, {"temperature": 0}),
         (
-            {"num_beams": 4, "length_penalty": 2.0, "early_stopping": False},
-            {"temperature": 0, "num_beams": 4, "length_penalty": 2.0, "early_stopping": False},
+            {"num_beams": 4, "length_penalty": 0.0, "early_stopping": False},
+            {"temperature": 0, "num_beams": 4, "length_penalty": 0.0, "early_stopping": False},
         ),
     ],
 )
@@ -90,13 +90,14 @@ def test_everything_that_cannot_be_said_is_refused_at_once(genai_folder: Folders
         "search.min_length",
         "search.num_return_sequences",
         "search.num_beams",
+        "search.length_penalty",
         "model.decoder.session_options.custom_ops_library",
         "model.decoder.sliding_window",
         "model.vision",
         "model.decoder.num_hidden_layers",
     }
     assert all(row["key"] in caught.value.message for row in caught.value.rows)
-    assert len(caught.value.message.splitlines()) == 8
+    assert len(caught.value.message.splitlines()) == 9
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
 
