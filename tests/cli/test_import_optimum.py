@@ -34,7 +34,7 @@ def test_a_package_is_made_and_every_key_is_told(command: Command, source: Path,
 
 
 def test_a_refusal_lists_everything_and_leaves_nothing(command: Command, source: Path, tmp_path: Path) -> None:
-    (source / "generation_config.json").write_text(json.dumps({"forced_bos_token_id": 3, "bad_words_ids": [[2]]}))
+    (source / "generation_config.json").write_text(json.dumps({"forced_bos_token_id": 3, "bad_words_ids": [[2, 3]]}))
     ran = command("import", "optimum", source, tmp_path / "made")
     assert (ran.code, ran.out) == (1, "")
     assert "forced_bos_token_id" in ran.err

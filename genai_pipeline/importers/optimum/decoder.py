@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from genai_pipeline.graph.signature import GraphSignature
@@ -62,9 +64,13 @@ def decode_stage(body: list[dict[str, Any]], prompt: Any = "prompt.tokens", **mo
     return {"id": "generate", "loop": "decode", "prompt": prompt, "body": body, "logits": "logits", **more}
 
 
-def closing_fields(source: Source, taken: frozenset[str] = frozenset({"decoder_start_token_id"})) -> dict[str, Any]:
-    """``generation`` and ``limits``; ``taken`` are the keys of generation_config.json that the caller reads."""
+def closing_fields(
+    source: Source,
+    taken: frozenset[str] = frozenset({"decoder_start_token_id"}),
+    more: Mapping[str, Any] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """``generation`` and ``limits``; ``taken`` keys of generation_config.json are the caller's, who gives ``more``."""
     fields: dict[str, Any] = {}
-    if defaults := generation_defaults(source.generation, source.report, taken):
+    if defaults := {**generation_defaults(source.generation, source.report, taken), **more}:
         fields["generation"] = {"defaults": defaults}
     return {**fields, "limits": {"context_length": source.context()}}

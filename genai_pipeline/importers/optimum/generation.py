@@ -18,12 +18,12 @@ _SAMPLING = ("temperature", "top_k", "top_p", "min_p", "typical_p")
 _ALWAYS = ("repetition_penalty", "no_repeat_ngram_size", "max_new_tokens", "min_new_tokens")
 _BEAMS = ("num_beams", "length_penalty", "early_stopping")
 _NEUTRAL: Mapping[str, tuple[Any, ...]] = {  # keys that change the answer unless they have one of these values
-    "bad_words_ids": (), "begin_suppress_tokens": ([],), "decoder_start_token_id": (), "diversity_penalty": (0, 0.0),
+    "begin_suppress_tokens": ([],), "decoder_start_token_id": (), "diversity_penalty": (0, 0.0),
     "dola_layers": (), "encoder_no_repeat_ngram_size": (0,), "encoder_repetition_penalty": (1, 1.0),
     "epsilon_cutoff": (0, 0.0), "eta_cutoff": (0, 0.0), "exponential_decay_length_penalty": (), "force_words_ids": (),
-    "forced_bos_token_id": (), "forced_decoder_ids": ([],), "forced_eos_token_id": (), "guidance_scale": (1, 1.0),
+    "forced_bos_token_id": (), "forced_decoder_ids": ([],), "guidance_scale": (1, 1.0),
     "num_beam_groups": (1,), "penalty_alpha": (0, 0.0), "remove_invalid_values": (False,), "sequence_bias": (),
-    "renormalize_logits": (False,), "stop_strings": ([],), "suppress_tokens": ([],), "top_h": (),
+    "renormalize_logits": (False,), "stop_strings": ([],), "top_h": (),
     "watermarking_config": (), "constraints": (), "max_time": (), "token_healing": (False,), "min_length": (0,),
 }  # fmt: skip
 _TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id")
@@ -83,6 +83,20 @@ def _switch(config: ConfigNode, key: str, _: dict[str, Any], report: ImportRepor
     report.mapped(config.file, config.at(key), to)
 
 
+def _never(config: ConfigNode, key: str, defaults: dict[str, Any], report: ImportReport) -> None:
+    """Tokens that are never chosen; words of several tokens are refused."""
+    node = config.get(key)
+    given = node.value if node is not None and isinstance(node.value, list) else []
+    tokens = [word[0] if isinstance(word, list) and len(word) == 1 else word for word in given]
+    if not all(isinstance(token, int) for token in tokens):
+        why = "words of several tokens are banned, and packages ban single ones"
+        report.refused(config.file, config.at(key), why, f"remove '{key}' from {config.file} if they may be written")
+        return
+    if banned := [token for token in tokens if token >= 0]:
+        defaults["banned_token_ids"] = sorted({*defaults.get("banned_token_ids", ()), *banned})
+        report.mapped(config.file, config.at(key), "generation.defaults.banned_token_ids")
+
+
 def _other(config: ConfigNode, key: str, _: dict[str, Any], report: ImportReport) -> None:
     """A key that is not mapped: refused when it would change the answer."""
     node = config.get(key)
@@ -95,6 +109,7 @@ def _other(config: ConfigNode, key: str, _: dict[str, Any], report: ImportReport
 
 
 _WHY = {
+    "forced_eos_token_id": "an answer that reaches its limit ends there",
     "max_length": "the context length is the limit",
     "use_cache": "the graphs decide what is kept",
     "transformers_version": "which tool wrote the file",
@@ -103,6 +118,7 @@ _WHY = {
 _Rule = Callable[[ConfigNode, str, dict[str, Any], ImportReport], None]
 _RULES: Mapping[str, _Rule] = {
     "do_sample": _switch,
+    **dict.fromkeys(("bad_words_ids", "suppress_tokens"), _never),
     **dict.fromkeys(_SAMPLING, _sampling),
     **dict.fromkeys(_ALWAYS, _copied),
     **dict.fromkeys(_BEAMS, _beams),

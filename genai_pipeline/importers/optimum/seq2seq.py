@@ -17,6 +17,8 @@ from genai_pipeline.importers.optimum.source import Source
 COMMENT = "Imported from an encoder and a decoder that Optimum laid out: read the source once, then write the answer."
 ROLES = (MERGED, PLAIN, WITH_PAST)
 _SOURCE_PORTS = {"input_ids": "prompt.tokens", "attention_mask": "prompt.mask"}
+_LENGTHS = {"max_length": "max_new_tokens", "min_length": "min_new_tokens"}
+_TAKEN = frozenset({"decoder_start_token_id", "forced_bos_token_id", *_LENGTHS})
 _STATES, _STATES_IN, _MASK_IN = "last_hidden_state", "encoder_hidden_states", "encoder_attention_mask"
 
 
@@ -40,8 +42,22 @@ def seq2seq_fields(source: Source) -> dict[str, Any]:
         "tokenizer": source.tokens(),
         "components": {**components, **decoders},
         "stages": body,
-        **closing_fields(source),
+        **closing_fields(source, _TAKEN, _of_answers(source)),
     }
+
+
+def _of_answers(source: Source) -> dict[str, Any]:
+    """Defaults that count an answer's tokens with its start token, or say what comes right after that."""
+    config = source.generation
+    defaults: dict[str, Any] = {}
+    for key, name in _LENGTHS.items():
+        if key in config and (length := config.integer(key)) > 1:
+            defaults.setdefault(name, length - 1)
+            source.report.mapped(config.file, config.at(key), f"generation.defaults.{name}, without the start token")
+    if "forced_bos_token_id" in config:
+        defaults["forced_token_ids"] = [config.integer("forced_bos_token_id")]
+        source.report.mapped(config.file, "forced_bos_token_id", "generation.defaults.forced_token_ids")
+    return {**defaults, **{name: config.integer(name) for name in _LENGTHS.values() if name in config}}
 
 
 def start_token(source: Source) -> int:

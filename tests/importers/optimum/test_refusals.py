@@ -31,7 +31,7 @@ def test_everything_that_cannot_be_mapped_is_listed_at_once(folder: Callable[...
     source.graph("model.onnx", model)
     source.json("config.json", {"model_type": "tiny"})
     source.json(
-        "generation_config.json", {"forced_bos_token_id": 5, "bad_words_ids": [[3]], "transformers_version": "5"}
+        "generation_config.json", {"forced_bos_token_id": 5, "bad_words_ids": [[3, 4]], "transformers_version": "5"}
     )
     error = refusal(source, tmp_path / "place", ImportRefusedError)
     for name in ("speaker", "forced_bos_token_id", "bad_words_ids", "max_position_embeddings"):

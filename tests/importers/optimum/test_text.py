@@ -95,3 +95,27 @@ def test_a_pair_of_decoders_shares_the_cross_cache(folder: Callable[..., Any], p
     source.graph("decoder_with_past_model.onnx", parts.renamed(onnx.load(later.path / "model.onnx"), parts.cross_name))
     import_optimum(source.path, tmp_path / "made")
     answers(tmp_path / "made", source)
+
+
+def test_settings_of_answers_become_defaults(folder: Callable[..., Any], parts: Any, tmp_path: Path) -> None:
+    source = folder("cross", captured=True)
+    source.graph("decoder_model_merged.onnx", parts.with_switch(encoder_decoder(source, parts)))
+    settings = {"decoder_start_token_id": 0, "eos_token_id": 1, "bad_words_ids": [[5], [2]], "forced_bos_token_id": 40}
+    settings |= {"max_length": 6, "min_length": 3, "forced_eos_token_id": 1, "num_beams": 1, "length_penalty": 2.0}
+    source.json("generation_config.json", settings)
+    import_optimum(source.path, tmp_path / "made")
+    spec, problems = gp.validate(tmp_path / "made")
+    assert problems == ()
+    assert spec is not None
+    assert spec.generation is not None
+    lengths = {"max_new_tokens": 5, "min_new_tokens": 2}
+    assert spec.generation.defaults == {
+        "temperature": 0,
+        "banned_token_ids": [2, 5],
+        **lengths,
+        "forced_token_ids": [40],
+    }
+    with gp.load(tmp_path / "made") as pipe:
+        tokens = pipe.generate(tokens=source.package.vocabulary.encode("hello")).tokens
+    assert tokens[0] == 40
+    assert len(tokens) == 5
