@@ -22,6 +22,7 @@ IN_LOOP: Mapping[str, str] = {
     "write_indices": "loop.write_indices",
     "cache_position": "loop.cache_position",
     "lengths": "loop.sequence_lengths",
+    "later": "not loop.first",
     "embeds": "embeds",
     "source_mask": "prompt.mask",
 }

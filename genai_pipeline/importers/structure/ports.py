@@ -56,6 +56,7 @@ _USUAL = (
     _usual("past_length", r"past_(sequence_)?lengths?", INTEGERS, 1, 0),
     _usual("write_indices", r"write_ind(ices|ex)", INTEGERS, 1),
     _usual("cache_position", r"cache_positions?", INTEGERS, 2),
+    _usual("later", r"use_cache(_branch)?", frozenset({"bool"}), 1, 0),
     _usual("lengths", r"(sequence_lengths?|seq_lens?|lengths?|input_lengths?)", INTEGERS, 1),
 )  # fmt: skip
 _LOGITS = re.compile(r"(lm_)?logits?|scores|prediction_scores")

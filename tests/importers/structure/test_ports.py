@@ -30,6 +30,11 @@ def test_a_mask_without_a_name_is_longer_than_the_tokens(facts: Facts) -> None:
     assert input_meanings(graph, ())["m"].value == "mask"
 
 
+def test_the_switch_of_a_merged_decoder_is_known_by_name_and_type(facts: Facts) -> None:
+    ports = {"input_ids": (I64, ["b", "s"]), "use_cache_branch": ("bool", [1])}
+    assert input_meanings(facts(ports, LOGITS), ())["use_cache_branch"].value == "later"
+
+
 def test_a_usual_name_with_another_rank_is_open(facts: Facts) -> None:
     graph = facts({"input_ids": (I64, ["b", "s"]), "position_ids": (I64, [3, "b", "s"])}, LOGITS)
     assert not input_meanings(graph, ())["position_ids"].certain
