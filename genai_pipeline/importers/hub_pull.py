@@ -38,11 +38,11 @@ def pull_from_hub(
     def build(target: Path) -> None:
         whole = [f"{inner}{file}" for file in files]
         source = hub.fetch(name, found, whole, progress, offline=without_network)
-        importer.make(source / inner, target, name.package, precision, progress)
+        importer.make(source / (whole[0] if len(whole) == 1 else inner), target, name.package, precision, progress)
 
     return cache.materialise(
         folder,
-        _fingerprint(name, found.commit, importer, precision),
+        _fingerprint(name, found.commit, importer, files),
         build,
         waiting=lambda: progress(f"waiting for another process that makes {name.text}", 0, 0),
     )
@@ -63,6 +63,7 @@ def _safe(variant: str) -> str:
     return variant
 
 
-def _fingerprint(name: HubName, commit: str, importer: Importer, precision: str | None) -> str:
-    text = "\0".join((name.repository, commit, name.inside, importer.name, precision or "", importer.digest))
+def _fingerprint(name: HubName, commit: str, importer: Importer, files: tuple[str, ...]) -> str:
+    """Changes with the files too: offline, graphs of another precision may be all that is there."""
+    text = "\0".join((name.repository, commit, name.inside, importer.name, importer.digest, *sorted(files)))
     return hashlib.sha256(text.encode()).hexdigest()

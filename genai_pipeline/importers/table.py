@@ -18,7 +18,8 @@ _SMALL = (".json", ".jinja", ".txt", ".model", ".yaml")  # configs, tokenizers, 
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".msgpack", ".h5", ".ot", ".gguf", ".ckpt", ".tflite")
 _NOT_NEEDED = frozenset((*_WEIGHTS, ".md", ".png", ".jpg"))  # weights of other libraries, and what people read
 
-Make = Callable[[Path, Path, str, str | None, Progress], None]  # source, target, name, precision, progress
+# Source (the folder; the file of a model of one file), target, name, precision, progress.
+Make = Callable[[Path, Path, str, str | None, Progress], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +118,7 @@ def _import_optimum(source: Path, target: Path, name: str, precision: str | None
 def _import_gguf(source: Path, target: Path, name: str, precision: str | None, progress: Progress) -> None:
     from genai_pipeline.importers.gguf import import_gguf
 
-    file = next(path for path in sorted(source.rglob("*.gguf")))
-    import_gguf(file, target, name=name, precision=precision or "fast", progress=progress)
+    import_gguf(source, target, name=name, precision=precision or "fast", progress=progress)
 
 
 def _no_precision(precision: str | None) -> None:

@@ -181,6 +181,28 @@ def test_a_package_on_the_hub_in_a_folder_of_its_repository(stand_in: StandIn, t
     assert gp.validate(folder)[1] == ()
 
 
+def test_one_of_several_gguf_files(stand_in: StandIn, tiny_gguf: Path) -> None:
+    (stand_in.folder / "onnx" / "model.onnx").unlink()
+    (stand_in.folder / "onnx" / "model_q4.onnx").unlink()
+    for name in ("a.gguf", "b.gguf"):
+        (stand_in.folder / name).write_bytes(tiny_gguf.read_bytes())
+    with pytest.raises(ImportModelError, match="2 GGUF files") as caught:
+        pull("hf:me/tiny")
+    assert "FILE.gguf" in caught.value.hint
+    folder = pull("hf:me/tiny:b.gguf", precision="float32")
+    assert (folder / "model.onnx").is_file()
+    assert stand_in.asked == ["b.gguf"]
+
+
+def test_offline_with_another_precision_does_not_stand_for_the_usual_one(stand_in: StandIn) -> None:
+    pull("hf:me/tiny", precision="q4")
+    offline = pull("hf:me/tiny", offline=True)
+    assert (offline / "onnx" / "model_q4.onnx").is_file()
+    usual = pull("hf:me/tiny")
+    assert (usual / "onnx" / "model.onnx").is_file()
+    assert not (usual / "onnx" / "model_q4.onnx").exists()
+
+
 def test_offline_takes_what_was_fetched_before(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OfflineError, match="not in the hub's cache"):
         pull("hf:me/tiny", offline=True)
