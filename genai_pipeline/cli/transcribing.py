@@ -61,7 +61,8 @@ def transcribe(
 
     Several files run together; their texts come in order, a line each behind the file's name, or a JSON object in a
     line. A missing file is refused before anything runs; one that is no sound is named on stderr, and the others go
-    on. A live stream is printed as it is understood, a segment in each line. The time taken per second of sound goes to stderr.
+    on. A live stream is printed as it is understood, a segment in each line. The time taken per second of sound goes
+    to stderr.
     """
     live = _check(files, form, rate)
     asked = TaskRequest.of(options)

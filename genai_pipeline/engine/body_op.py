@@ -90,7 +90,7 @@ class BodyOp:
             tokenizers=self._tokenizers,
             seed=sequence.seed,
             stage=self._path,
-            item=sequence.item,
+            item=(*sequence.item, sequence.choice),
             start=batch.starts[row],
             stop=batch.stops[row],
             owned=self._owned,

@@ -83,7 +83,7 @@ def _declared(call: _Call, problems: Problems) -> OperationSpec | None:
 def _check_call(call: _Call, spec: OperationSpec, node: StageNode, problems: Problems) -> None:
     check_call(call.what, call.params, spec.parameters, below(call.at, "with"), problems)
     _check_names(call, spec, problems)
-    if call.in_body and not (spec.in_body and spec.deterministic):
+    if call.in_body and not spec.in_body:
         why = "takes too long for" if spec.deterministic else "draws numbers, which must not depend on chunks, in"
         message = f"{call.what} {why} the body of a decode loop, which runs for every token"
         problems.error(below(call.at, "op"), "operation.in_body", message, "run it before or after the loop")

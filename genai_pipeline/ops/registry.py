@@ -55,7 +55,7 @@ class Operation:
             return {port.name: given[port.name] for port in self.spec.outputs}
         except GenaiError:
             raise
-        except (Exception, SystemExit) as error:  # of one request: the engine goes on, also where somebody else's code is at fault
+        except (Exception, SystemExit) as error:  # of one request: the engine goes on, whoever's code is at fault
             text = (
                 f"the operation '{self.spec.name}' of stage '{context.stage}' failed: {type(error).__name__}: {error}"
             )

@@ -25,6 +25,7 @@ SPECS: Final = table(
             "scale": CallParameter("number", "what the numbers are multiplied by", 1.0),
         },
         deterministic=False,
+        in_body=False,
     ),
     Op(
         "gaussian",
@@ -44,5 +45,6 @@ SPECS: Final = table(
             "scale": CallParameter("number", "what deviations are multiplied by; 0 gives the mean", 1.0, minimum=0),
         },
         deterministic=False,
+        in_body=False,
     ),
 )
