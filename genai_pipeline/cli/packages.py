@@ -45,15 +45,15 @@ def compiled(output: Output, package: str, precision: str | None) -> ExecutionPl
     return found.plan
 
 
-def declared(package: str) -> PackageSpec | None:
-    """What a package declares; None where that cannot be read. Nothing is fetched or loaded.
+def declared(package: str, precision: str | None = None) -> PackageSpec | None:
+    """What a package declares; None where that cannot be read. Nothing is loaded, nor fetched but from a hub.
 
     Raises PackageNotFoundError.
     """
     from genai_pipeline.importers.pull import metadata_of
     from genai_pipeline.metadata.load import load_package
 
-    return load_package(metadata_of(package))[0]
+    return load_package(metadata_of(package, precision))[0]
 
 
 def texts_of(spec: PackageSpec | None) -> list[InputSpec]:

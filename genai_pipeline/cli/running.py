@@ -59,7 +59,7 @@ def run(
     @FILE, any other value is the text itself. Sounds and pictures that a package gives go to --out.
     """
     asked = RunRequest.of(options, as_json=as_json)
-    spec = declared(package)
+    spec = declared(package, asked.loading.get("precision"))
     path = check_out(spec, out)
     text = optional_prompt(spec, prompt)
     with loaded(ctx.obj, package, asked.loading) as pipe, naming(names_in(pipe.plan.package, asked.options)):

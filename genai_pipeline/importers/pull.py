@@ -82,10 +82,13 @@ def _check_precision(path: Path, precision: str) -> None:
     )
 
 
-def metadata_of(package: str | Path) -> Path:
-    """Where the metadata of a package is; only one on a hub is pulled for it. Raises PackageNotFoundError."""
+def metadata_of(package: str | Path, precision: str | None = None) -> Path:
+    """Where the metadata of a package is. Raises PackageNotFoundError.
+
+    Only a package on a hub is pulled for it, in that ``precision``.
+    """
     if is_hub_name(package_path(package)):
-        return resolve(package)
+        return resolve(package, precision=precision)
     return _on_disk(package) or find_recipe(package_path(package)).metadata_file
 
 

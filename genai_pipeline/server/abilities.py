@@ -58,7 +58,7 @@ def abilities_of(served: Served) -> Abilities:
     from genai_pipeline.metadata.load import load_package
 
     try:
-        spec, _ = load_package(metadata_of(served.package))
+        spec, _ = load_package(metadata_of(served.package, served.precision))
     except GenaiError:
         return Abilities()
     return Abilities() if spec is None else Abilities.of(spec)

@@ -39,12 +39,12 @@ class Served:
         text = package_path(package)
         name, equals, path = text.partition("=")
         if not (equals and name and path) or "/" in name or Path(text).exists():
-            name, path = own_name(text), text
+            name, path = own_name(text, precision), text
         LoadOptions.of(**(load or {}))
         return Served(name, path, precision, dict(load or {}))
 
 
-def own_name(package: str) -> str:
+def own_name(package: str, precision: str | None = None) -> str:
     """The name a package has itself: the known one it was asked for by, or what its metadata says."""
     from genai_pipeline.importers.pull import metadata_of
     from genai_pipeline.importers.recipes import known_names
@@ -52,7 +52,7 @@ def own_name(package: str) -> str:
 
     if package in known_names():
         return package
-    spec, problems = load_package(metadata_of(package))
+    spec, problems = load_package(metadata_of(package, precision))
     if spec is None:
         from genai_pipeline.errors import PackageInvalidError
 
