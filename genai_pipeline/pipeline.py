@@ -6,7 +6,7 @@ import asyncio
 import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 from genai_pipeline.config import LoadOptions
@@ -206,9 +206,15 @@ class Pipeline:
         from genai_pipeline.tasks import embedded, embedding, shorten
 
         package = self.plan.package
-        vectors = embedded(embedding(package), package, texts, lambda inputs: self.stream_run(inputs, **options))
+        named = {name: options.pop(name) for name in list(options) if name in package.parameters}
+        ask = partial(self._asked, named, options)
+        vectors = embedded(embedding(package), package, texts, ask)
         wanted = vectors if dimensions is None else shorten(vectors, dimensions)
         return wanted[0] if isinstance(texts, str) else wanted
+
+    def _asked(self, named: Mapping[str, Any], options: Mapping[str, Any], inputs: Mapping[str, Any]) -> Stream:
+        """A run of inputs with parameters and options that several have in common."""
+        return self.stream_run({**inputs, **named}, **options)
 
     def session(self, path: str | None = None) -> Session:
         """A conversation that keeps its state between turns; ``path``: one that was saved, to go on with.

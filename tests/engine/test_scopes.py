@@ -235,3 +235,33 @@ def test_items_whose_condition_is_false_are_none(open_stages: Any) -> None:
     pipe = open_stages([group], {"out": "each.double.y"}, parameters={"least": {"type": "integer", "default": 3}})
     given = [None if one is None else one.tolist() for one in pipe.run({"prompt": "a"})["out"]]
     assert given == [[(2 * row + 1).tolist()] if len(row) > 3 else None for row in ROWS]
+
+
+def test_steps_that_do_not_fit_together_end_their_request_alone(open_stages: Any) -> None:
+    loop = {
+        "id": "walk",
+        "loop": "iterate",
+        "over": {"value": "data.rows[1]", "axis": 0, "chunk": 4},
+        "body": [{"run": "double", "inputs": {"x": "loop.item"}, "outputs": {"y": "y"}}],
+        "collect": {"all": {"value": "y", "axis": 0}},
+    }
+    pipe = open_stages([loop], {"out": "walk.all"})
+    for _ in range(2):
+        with pytest.raises(RequestError, match="cannot be joined on axis 0"):
+            pipe.run({"prompt": "a"})
+
+
+def test_a_loop_without_graphs_lets_others_go_first(open_stages: Any) -> None:
+    loop = {
+        "id": "spin",
+        "loop": "iterate",
+        "count": "parameters.steps",
+        "carry": {"x": {"initial": "prompt.tokens", "next": "y"}},
+        "body": [{"op": "affine", "with": {"scale": 1}, "inputs": {"value": "loop.x"}, "outputs": {"result": "y"}}],
+    }
+    parameters = {"steps": {"type": "integer", "default": 1}}
+    pipe = open_stages([loop], {"out": "spin.x"}, parameters=parameters)
+    with pipe.stream_run({"prompt": "a", "steps": 1_000_000_000}) as long:
+        assert np.array(pipe.run({"prompt": "a", "steps": 1000})["out"]).ravel().tolist() == list(pipe.tokenize("a"))
+        long.cancel()
+        assert list(long)[-1].finish_reason == "cancelled"
