@@ -84,7 +84,7 @@ def _entries(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
         kind = stat.S_IFMT(info.external_attr >> 16)
         if info.filename in found:
             raise damaged(f"it has the entry {info.filename!r} twice")
-        if info.is_dir() or kind not in (0, stat.S_IFREG):
+        if not info.filename or info.is_dir() or kind not in (0, stat.S_IFREG):
             raise damaged(f"the entry {info.filename!r} is no plain file")
         if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
             raise damaged(f"the entry {info.filename!r} is compressed")
