@@ -49,7 +49,7 @@ def unpack(archive: Path, target: Path | None = None, *, progress: Progress = si
             with new_package(folder) as scratch:
                 _Unpacking(entries, stored, scratch, manifest, progress).run()
             return folder, manifest
-    except (zipfile.BadZipFile, EOFError, struct.error, NotImplementedError) as error:
+    except (zipfile.BadZipFile, EOFError, struct.error, NotImplementedError, UnicodeDecodeError) as error:
         raise damaged(str(error) or "it is cut off") from error
     except OSError as error:
         raise ArchiveError(f"{archive} cannot be read: {error.strerror or error}", hint="name an archive") from error
