@@ -80,7 +80,7 @@ def assemble(
         plan = plan_with_token_ids(plan, prompts.tokenizers)
         graphs = load_graphs(plan, backend, options, resources)
         parts, spare = _parts(plan, prompts, options, context, draft, resources)
-        stages = {path: stage for path, stage, _ in walked_stages(plan.root)}
+        stages = dict(walked_stages(plan.root))
         loops = {id: DecodeLoop(stages[id], graphs, part.pool, part.keeper, part.rules) for id, part in parts.items()}
         for loop in loops.values():
             resources.callback(loop.stop)
@@ -113,7 +113,7 @@ def _parts(
     resources: ExitStack,
 ) -> tuple[dict[str, StatePart], StateMemory | None]:
     """The state of every loop, and memory for a draft package: one claim, split by what one sequence takes in each."""
-    loops = {path: stage for path, stage, _ in walked_stages(plan.root) if stage.spec.decode is not None}
+    loops = {path: stage for path, stage in walked_stages(plan.root) if stage.spec.decode is not None}
     weights = [max(state_bytes(plan, stage, context), SMALLEST_SEQUENCE) for stage in loops.values()]
     if draft is not None:
         weights.append(max(state_bytes(draft.plan, draft.loop, context), SMALLEST_SEQUENCE))
@@ -140,7 +140,7 @@ def _runners(
     """What runs each stage outside loops' bodies; results of components that read media are kept."""
     jobs: dict[str, JobStage] = {}
     ops: dict[str, OpStage] = {}
-    for path, stage, _ in walked_stages(plan.root):
+    for path, stage in walked_stages(plan.root):
         if stage.spec.run is not None:
             component = plan.components[stage.spec.run].spec
             kept = cache if _reads_media(stage, plan) else None

@@ -155,10 +155,6 @@ def port_bindings(stage: StagePlan) -> Iterator[tuple[str, Binding]]:
             yield port, bound
 
 
-def _memory(port: Port) -> GrowingArray:
-    return GrowingArray(numpy_dtype(port.dtype))
-
-
 def loop_names(reads: BodyReads) -> frozenset[str]:
     """The x of every ``loop.x`` of its own loop that a body stage reads."""
     local = map(reads.local, reads.keys)

@@ -22,10 +22,10 @@ from genai_pipeline.engine.request import RequestState
 from genai_pipeline.engine.rules import LoopRules
 from genai_pipeline.engine.sequence import Sequence
 from genai_pipeline.engine.text_output import TextOutput
-from genai_pipeline.engine.written_tokens import DEFAULT
 from genai_pipeline.errors import OptionError, RequestError
 from genai_pipeline.graph.plan import StagePlan
 from genai_pipeline.kv.geometry import PAGE_TOKENS
+from genai_pipeline.metadata.build import DEFAULT_TOKENIZER
 from genai_pipeline.metadata.expressions import evaluate
 from genai_pipeline.sampling.beams import BeamSearch
 from genai_pipeline.sampling.params import GenerationOptions
@@ -69,7 +69,7 @@ class Intake:
         self._answers = Answers(stage.id, rules)
         self._loop = stage.body.id
         self._options = LoopOptions(stage.spec.decode.generation, rules)
-        self._prompt = LoopPrompt(stage, rules.tokenizers.get(stage.spec.decode.tokenizer or DEFAULT))
+        self._prompt = LoopPrompt(stage, rules.tokenizers.get(stage.spec.decode.tokenizer or DEFAULT_TOKENIZER))
 
     def check(self, state: RequestState) -> None:
         """Refuse what this loop could never do, before anything runs. Raises OptionError or RequestError."""

@@ -216,20 +216,15 @@ class Requests:
         try:
             for event in self._outputs.events(work.pieces):
                 state.request.emit(event)
+            outputs = self._outputs.of(state.values) if work.over else None
         except Exception as cause:  # noqa: BLE001 - what a stage made is no sound: its request ends, and no other
             self.end(state, "error", broken(cause))
             return
-        if not work.over:
-            if state.held is not None and _says(state.held):  # text does not wait for other stages
-                said, state.held = state.held, only_end(state.held)
-                state.request.emit(replace(said, finish_reason=None, stop_string=None))
-            return
-        try:
-            outputs = self._outputs.of(state.values)
-        except Exception as cause:  # noqa: BLE001 - as above
-            self.end(state, "error", broken(cause))
-            return
-        self._close(state, state.held or Event(finish_reason="stop"), outputs)
+        if outputs is not None:
+            self._close(state, state.held or Event(finish_reason="stop"), outputs)
+        elif state.held is not None and _says(state.held):  # text does not wait for other stages
+            said, state.held = state.held, only_end(state.held)
+            state.request.emit(replace(said, finish_reason=None, stop_string=None))
 
     def _close(self, state: RequestState, end: Event, outputs: Mapping[str, object]) -> None:
         state.done = True

@@ -21,6 +21,7 @@ from genai_pipeline.kv.geometry import ARENA_UPDATES, PAGE_TOKENS, bytes_per_row
 from genai_pipeline.kv.page_store import PageStore
 from genai_pipeline.kv.pool import KvPool
 from genai_pipeline.kv.tiers import DiskTier
+from genai_pipeline.metadata.build import DEFAULT_TOKENIZER
 from genai_pipeline.metadata.model import DecodeSpec, PackageSpec
 from genai_pipeline.parsing.reader import AnswerReader
 from genai_pipeline.preprocess.chat import ChatTemplate
@@ -114,7 +115,7 @@ def _rules(
 ) -> LoopRules:
     decode = stage.spec.decode
     assert decode is not None
-    name = decode.tokenizer or "default"
+    name = decode.tokenizer or DEFAULT_TOKENIZER
     tokenizer = tokenizers.get(name)
     stops = decode.stop.tokens if decode.stop is not None else ()
     end_ids = (tokenizer.end_ids if tokenizer else frozenset()) | frozenset(_ids(stops, tokenizer))

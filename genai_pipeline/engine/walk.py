@@ -10,7 +10,6 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from genai_pipeline.engine.beams import Search
 from genai_pipeline.engine.decode_loop import DecodeLoop
@@ -108,9 +107,11 @@ class Walk:
         return self._settle(_Pass(deque([scope])))
 
     def _check_choices(self, state: RequestState) -> None:
-        if state.request.options.n > 1 and self.last_loop is None:
+        if self.last_loop is not None:
+            return
+        if state.request.options.n > 1:
             raise RequestError("n asks for several choices, and this package has no loop that chooses", param="n")
-        if state.request.options.prompt_logprobs is not None and self.last_loop is None:
+        if state.request.options.prompt_logprobs is not None:
             message = "prompt_logprobs scores a prompt, and the loops of this package stand in groups"
             raise RequestError(message, param="prompt_logprobs")
 
@@ -128,16 +129,15 @@ class Walk:
         run = call.run
         run.num_open -= 1
         if not run.num_open:
-            self._publish(run, run.published())
+            self._publish(run.stage, run.scope, run.published())
             now.touched.append(run.scope)
 
-    def _publish(self, run: StageRun, values: Values) -> None:
+    def _publish(self, stage: StagePlan, scope: ScopeRun, values: Values) -> None:
         """A stage is over: its values join its scope, and those that nobody reads any more leave it."""
-        scope = run.scope
-        scope.active.pop(run.stage.id, None)
+        scope.active.pop(stage.id, None)
         scope.own.update(values)
         needs = self._needs[scope.plan.id]
-        for key in needs.freed_by(run.stage.id, scope.waiting.keys() | scope.active.keys()):
+        for key in needs.freed_by(stage.id, scope.waiting.keys() | scope.active.keys()):
             scope.own.pop(key, None)
 
     def _go_on(self, scope: ScopeRun, now: _Pass) -> None:
@@ -154,7 +154,7 @@ class Walk:
 
     def _start(self, stage: StagePlan, scope: ScopeRun, now: _Pass) -> None:
         if stage.each is None and self._skipped(stage, scope.values):
-            self._publish(StageRun(stage, scope, []), dict.fromkeys(stage.outputs.values()))
+            self._publish(stage, scope, dict.fromkeys(stage.outputs.values()))
             return
         items = None
         if stage.each is not None:
@@ -162,7 +162,7 @@ class Walk:
             items = [item_values(stage, scope.plan, item) for item in (() if given is None else given)]
         run = scope.active[stage.id] = StageRun(stage, scope, items)
         if not run.calls:
-            self._publish(run, run.published())
+            self._publish(stage, scope, run.published())
         for call in run.calls:
             if stage.each is not None and self._skipped(stage, call.values):
                 now.ended.append((call, {}))
@@ -213,8 +213,7 @@ class Walk:
 
     def _enter_group(self, call: Call, now: _Pass) -> None:
         assert call.stage.body is not None
-        item: dict[str, Any] = {}
-        now.touched.append(ScopeRun(call.stage.body, call.request, item, call, call.item))
+        now.touched.append(ScopeRun(call.stage.body, call.request, {}, call, call.item))
 
     def _start_iteration(self, call: Call, now: _Pass) -> None:
         call.iteration = Iteration(call)
@@ -269,8 +268,8 @@ def _scopes(root: ScopePlan) -> Iterator[ScopePlan]:
             yield from _scopes(stage.body)
 
 
-def walked_stages(root: ScopePlan) -> Iterator[tuple[str, StagePlan, Any]]:
-    """(path, stage, scope) of every stage that the walk starts."""
+def walked_stages(root: ScopePlan) -> Iterator[tuple[str, StagePlan]]:
+    """(path, stage) of every stage that the walk starts."""
     for scope in _scopes(root):
         for stage in scope.stages:
-            yield stage_path(scope, stage), stage, scope
+            yield stage_path(scope, stage), stage

@@ -8,11 +8,10 @@ from typing import Any
 
 from genai_pipeline.errors import PackageError
 from genai_pipeline.graph.plan import ExecutionPlan, StagePlan
+from genai_pipeline.metadata.build import DEFAULT_TOKENIZER
 from genai_pipeline.metadata.expressions import ListExpr, Literal, TokensLiteral, walk
 from genai_pipeline.metadata.model import Binding, StageSpec
 from genai_pipeline.preprocess.tokenizer import Tokenizer
-
-DEFAULT = "default"  # the tokenizer of what names none
 
 
 def with_token_ids(stage: StagePlan, tokenizers: Mapping[str, Tokenizer], name: str | None = None) -> StagePlan:
@@ -69,7 +68,7 @@ def _changed(value: Any, tokenizers: Mapping[str, Tokenizer], name: str | None) 
 def _ids(expr: Any, tokenizers: Mapping[str, Tokenizer], name: str | None) -> Any:
     """An expression, or a part of one, with lists of ids in place of written tokens."""
     if isinstance(expr, TokensLiteral):
-        tokenizer = tokenizers.get(name or DEFAULT) or next(iter(tokenizers.values()), None)
+        tokenizer = tokenizers.get(name or DEFAULT_TOKENIZER) or next(iter(tokenizers.values()), None)
         return ListExpr(tuple(Literal(_id(token, tokenizer)) for token in expr.tokens))
     if isinstance(expr, tuple):
         return tuple(_ids(part, tokenizers, name) for part in expr)

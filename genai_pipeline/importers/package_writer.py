@@ -7,13 +7,15 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from genai_pipeline.errors import ImportModelError
 from genai_pipeline.metadata.schema import load_schema
+
+WIDTH: Final = 110  # characters of a line of metadata
 
 
 @contextmanager
@@ -87,6 +89,18 @@ def flow(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(flow(item) for item in value) + "]"
     return json.dumps(value, ensure_ascii=False)
+
+
+def wrapped(values: Sequence[Any], indent: str, write: Callable[[Any], str] = flow) -> Iterator[str]:
+    """A list of scalars over several lines of at most ``WIDTH`` characters; ``write`` gives an item's text."""
+    line = f"{indent}["
+    for index, value in enumerate(values):
+        item = write(value) + ("]" if index == len(values) - 1 else ", ")
+        if len(line) + len(item) > WIDTH:
+            yield line.rstrip()
+            line = f"{indent} "
+        line += item
+    yield line
 
 
 def _move(scratch: Path, target: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from genai_pipeline.errors import RequestError
 from genai_pipeline.graph.values import is_list
+from genai_pipeline.metadata.build import DEFAULT_TOKENIZER
 from genai_pipeline.metadata.model import InputSpec, PackageSpec
 from genai_pipeline.preprocess.answer_options import AnswerOptions
 from genai_pipeline.preprocess.chat import ChatTemplate
@@ -18,7 +19,6 @@ from genai_pipeline.preprocess.text_reader import Ask, Beside, TextReader
 from genai_pipeline.preprocess.tokenizer import Tokenizer
 from genai_pipeline.problems import one_of
 
-DEFAULT_TOKENIZER: Final = "default"
 _NOT_PLACED: Final = Placed(())
 
 

@@ -8,11 +8,12 @@ from typing import Final
 from genai_pipeline.errors import RequestError
 from genai_pipeline.graph.uses import below
 from genai_pipeline.graph.values import is_list
+from genai_pipeline.metadata.build import DEFAULT_TOKENIZER
 from genai_pipeline.metadata.expressions import names
 from genai_pipeline.metadata.model import InputSpec, PackageSpec, PlaceholderSpec
 from genai_pipeline.preprocess.chat import ChatTemplate, read_chat_template
 from genai_pipeline.preprocess.media_parts import stub
-from genai_pipeline.preprocess.package_texts import DEFAULT_TOKENIZER, main_text, placeholder_tokens
+from genai_pipeline.preprocess.package_texts import main_text, placeholder_tokens
 from genai_pipeline.preprocess.tokenizer import Tokenizer
 from genai_pipeline.problems import Problems, one_of
 

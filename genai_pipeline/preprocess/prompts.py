@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from genai_pipeline.errors import RequestError
+from genai_pipeline.metadata.build import DEFAULT_TOKENIZER
 from genai_pipeline.metadata.model import InputSpec, PackageSpec
 from genai_pipeline.option_values import boolean
 from genai_pipeline.preprocess.answer_options import AnswerOptions
@@ -28,7 +29,6 @@ from genai_pipeline.preprocess.token_bytes import TokenBytes
 from genai_pipeline.preprocess.tokenizer import Tokenizer
 from genai_pipeline.problems import nearest, one_of
 
-DEFAULT_TOKENIZER: Final = "default"
 IDENTITIES: Final = "identities"  # of a text: "prompt.identities"
 _PLAIN_ANSWER: Final = AnswerOptions()
 _NO_READS: Final[frozenset[str]] = frozenset()

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from genai_pipeline.errors import PackagePathError
 from genai_pipeline.graph.uses import below, stage_uses
+from genai_pipeline.metadata.build import DEFAULT_TOKENIZER
 from genai_pipeline.metadata.expressions import TokensLiteral, walk
 from genai_pipeline.metadata.model import DecodeSpec, GenerationSpec, PackageSpec, StageSpec, TokenizerSpec
 from genai_pipeline.metadata.paths import resolve_inside
@@ -31,7 +32,7 @@ def check_text(spec: PackageSpec, vocab_sizes: Mapping[str, int], problems: Prob
     tokenizers = {name: _check_tokenizer(spec, declared, problems) for name, declared in spec.tokenizers.items()}
     for stage in _decode_stages(spec.stages):
         assert stage.decode is not None
-        tokenizer = tokenizers.get(stage.decode.tokenizer or "default")
+        tokenizer = tokenizers.get(stage.decode.tokenizer or DEFAULT_TOKENIZER)
         if tokenizer is not None:
             _check_loop_tokens(stage, tokenizer, problems)
             place = below(stage.decode.at, "prompt")
@@ -131,7 +132,7 @@ def _check_written_tokens(
     """Tokens written out where a value is read, with the tokenizer of the loop around them."""
     for stage in stages:
         own = (stage.decode.tokenizer if stage.decode is not None else None) or name
-        tokenizer = tokenizers.get(own or "default") or next(iter(tokenizers.values()), None)
+        tokenizer = tokenizers.get(own or DEFAULT_TOKENIZER) or next(iter(tokenizers.values()), None)
         for use in stage_uses(stage):
             for part in walk(use.expr):
                 for token in part.tokens if isinstance(part, TokensLiteral) else ():

@@ -14,9 +14,8 @@ from genai_pipeline.importers.ctranslate2.tokenizer_export import (
     TASKS,
     WhisperTokenizer,
 )
-from genai_pipeline.importers.package_writer import flow
+from genai_pipeline.importers.package_writer import flow, wrapped
 
-_WIDTH = 110  # characters of a line of suppressed tokens
 _RATE = 16000  # samples per second
 _FRAMES_PER_SECOND = 100
 
@@ -103,19 +102,7 @@ def _stages(tokenizer: WhisperTokenizer) -> Iterator[str]:
     yield "        logits: logits"
     yield f"        times: {flow(_times(tokenizer.tokens))}"
     yield "        suppress:"
-    yield from _wrapped(tokenizer.suppressed, "          ")
+    yield from wrapped(tokenizer.suppressed, "          ")
     yield "  - op: transcript_times"
     yield "    inputs: {tokens: each.generate.tokens, windows: audio.windows}"
     yield "    outputs: {segments: segments, text: text}"
-
-
-def _wrapped(texts: Sequence[str], indent: str) -> Iterator[str]:
-    """A list over several lines."""
-    line = f"{indent}["
-    for index, text in enumerate(texts):
-        item = flow(text) + ("]" if index == len(texts) - 1 else ", ")
-        if len(line) + len(item) > _WIDTH:
-            yield line.rstrip()
-            line = f"{indent} "
-        line += item
-    yield line

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from genai_pipeline.importers.package_writer import flow
+from genai_pipeline.importers.package_writer import WIDTH, flow, wrapped
 
-_WIDTH = 110
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 _NOT_TEXT = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})  # to readers of YAML 1.1 or 1.2
 
@@ -26,7 +25,7 @@ def _field(key: str, value: Any, indent: str) -> Iterator[str]:
     """``key: value`` on one line where it fits, else as a block."""
     short = f"{indent}{key}: {_flow(value)}"
     scalar = not isinstance(value, dict | list)
-    if scalar or (len(short) <= _WIDTH and indent and not _deep(value)) or _flat(value, short):
+    if scalar or (len(short) <= WIDTH and indent and not _deep(value)) or _flat(value, short):
         yield short
         return
     yield f"{indent}{key}:"
@@ -39,28 +38,16 @@ def _block(value: dict[str, Any] | list[Any], indent: str) -> Iterator[str]:
             yield from _field(key, item, indent)
         return
     if all(not isinstance(item, dict | list) for item in value):
-        yield from _wrapped(value, indent)
+        yield from wrapped(value, indent, _flow)
         return
     for item in value:
         short = f"{indent}- {_flow(item)}"
-        if not isinstance(item, dict | list) or (len(short) <= _WIDTH and not _deep(item)):
+        if not isinstance(item, dict | list) or (len(short) <= WIDTH and not _deep(item)):
             yield short
             continue
         first, *rest = _block(item, f"{indent}  ")
         yield f"{indent}- {first.lstrip()}"
         yield from rest
-
-
-def _wrapped(values: Sequence[Any], indent: str) -> Iterator[str]:
-    """A list of scalars over several lines."""
-    line = f"{indent}["
-    for index, value in enumerate(values):
-        item = _flow(value) + ("]" if index == len(values) - 1 else ", ")
-        if len(line) + len(item) > _WIDTH:
-            yield line.rstrip()
-            line = f"{indent} "
-        line += item
-    yield line
 
 
 def _deep(value: Any) -> bool:
@@ -71,7 +58,7 @@ def _deep(value: Any) -> bool:
 def _flat(value: Any, short: str) -> bool:
     """Whether a top-level value may stay on the line of its key."""
     inner = value.values() if isinstance(value, dict) else value
-    return len(short) <= _WIDTH and not any(isinstance(item, dict) for item in inner)
+    return len(short) <= WIDTH and not any(isinstance(item, dict) for item in inner)
 
 
 def _flow(value: Any) -> str:
