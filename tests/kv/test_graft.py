@@ -38,9 +38,11 @@ def test_state_that_is_written_once_stays_where_it_is(decoder: Make) -> None:
     rows = [model.open() for _ in range(2)]
     model.run(dict.fromkeys(rows, PROMPT))
     (storage,) = [storage for storage in model.pool._flat if storage.whole]
-    block, _ = storage._blocks.find(rows[1])
+    before = storage.save(rows[1], 0, len(PROMPT))
+    place = storage._shelves.of(rows[1]).state(rows[1])[0].ctypes.data
     model.pool.graft(rows[0], rows[1], 2, len(PROMPT))
-    assert storage._blocks.find(rows[1])[0] is block
+    assert storage._shelves.of(rows[1]).state(rows[1])[0].ctypes.data == place
+    assert np.array_equal(storage.save(rows[1], 0, len(PROMPT))[0], before[0])
     other = model.open((30, 31, 32))
     assert model.pool.reserve(other, len(PROMPT))
     model.pool.graft(rows[0], other, 0, len(PROMPT))  # a row without tokens takes it over
