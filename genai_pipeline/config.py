@@ -13,7 +13,6 @@ from genai_pipeline.problems import nearest, one_of
 from genai_pipeline.scheduler.policy import POLICIES
 from genai_pipeline.speculative.options import read_draft
 
-BACKENDS = ("auto", "ort")
 DEFAULT_MAX_BATCH = 16
 DEFAULT_PREFILL_CHUNK = 512
 MAX_THREADS = 1024
@@ -122,6 +121,12 @@ def _providers(name: str, given: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
+def _backend(name: str, given: Any) -> str:
+    from genai_pipeline.backends.registry import AUTO, backend_names
+
+    return str(_one_of((AUTO, *backend_names()))(name, given))
+
+
 def _path(name: str, given: Any) -> str:
     if isinstance(given, str | os.PathLike):
         return os.fspath(given)
@@ -139,7 +144,7 @@ def _one_of(allowed: Iterable[str]) -> Check:
 
 
 _CHECKS: Mapping[str, Check] = {
-    "backend": _one_of(BACKENDS),
+    "backend": _backend,
     "providers": _optional(_providers),
     "threads": _optional(_integer(1, MAX_THREADS)),
     "context_length": _optional(_integer(2)),

@@ -41,7 +41,7 @@ class Pipeline:
         draft: DraftPackage | None = None,
     ) -> None:
         """Load graphs and start the engine; use ``load`` for a package on disk."""
-        from genai_pipeline.backends.ort import OrtBackend
+        from genai_pipeline.backends.registry import make_backend
         from genai_pipeline.engine.assemble import assemble
         from genai_pipeline.engine.request_reader import RequestReader
         from genai_pipeline.preprocess.prompts import PromptReader
@@ -51,7 +51,9 @@ class Pipeline:
         self._options = options
         prompts = PromptReader(plan.package, tokenizers, read_fields(plan))
         self._reader: RequestReader = RequestReader(plan, tokenizers, prompts)
-        self._assembly: Assembly = assemble(plan, OrtBackend(threads=options.threads), prompts, options, draft)
+        self._assembly: Assembly = assemble(
+            plan, make_backend(options.backend, options.threads), prompts, options, draft
+        )
         self._close = weakref.finalize(self, self._assembly.close)  # once, at the latest with the last reference
 
     @property

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from genai_pipeline.backends.ort_binding import QUIET
 from genai_pipeline.backends.ort_errors import MissingKernel, kernel_hint, missing_kernel, shorten
-from genai_pipeline.backends.ort_graph import QUIET, OrtGraph
+from genai_pipeline.backends.ort_graph import OrtGraph
 from genai_pipeline.backends.protocol import LoadRequest
 from genai_pipeline.backends.providers import ProviderChoice, choose, long_name, short_name
 from genai_pipeline.backends.runtime import onnxruntime
@@ -41,7 +42,7 @@ class OrtBackend:
     ``threads``: size of the pool; None: the cores the process may use. It can be chosen once per process.
     """
 
-    def __init__(self, *, threads: int | None = None) -> None:
+    def __init__(self, threads: int | None = None) -> None:
         self._threads = threads
 
     @property
@@ -66,17 +67,17 @@ class OrtBackend:
         if source.graph.folder is not None:
             options.add_session_config_entry(DATA_FOLDER, source.graph.folder)
         session = _create(runtime, request, choice, options, source.graph)
-        running = _providers_of(session)
+        placement = _placement(session)
         idle = tuple(
             f"provider '{short_name(name)}' was loaded but runs no node of '{request.component}'"
             for name in choice.names
-            if name not in running
+            if short_name(name) not in placement
         )
         return OrtGraph(
             runtime,
             session,
             request.component,
-            providers=tuple(short_name(name) for name in running),
+            placement=placement,
             notes=(*choice.notes, *pool.notes, *source.notes, *idle),
             source=signature,
             logits=source.logits,
@@ -153,7 +154,9 @@ def _no_kernel(request: LoadRequest, choice: ProviderChoice, missing: MissingKer
     )
 
 
-def _providers_of(session: Any) -> tuple[str, ...]:
-    """Providers that nodes were assigned to, in the session's order; a graph without nodes runs nowhere else."""
-    assigned = {subgraph.ep_name for subgraph in session.get_provider_graph_assignment_info()}
-    return tuple(name for name in session.get_providers() if name in assigned) or (_CPU,)
+def _placement(session: Any) -> dict[str, int]:
+    """Nodes by provider, in the session's order; a graph without nodes runs nowhere but on the CPU."""
+    nodes: dict[str, int] = {}
+    for subgraph in session.get_provider_graph_assignment_info():
+        nodes[subgraph.ep_name] = nodes.get(subgraph.ep_name, 0) + len(subgraph.get_nodes())
+    return {short_name(name): nodes[name] for name in session.get_providers() if name in nodes} or {short_name(_CPU): 0}

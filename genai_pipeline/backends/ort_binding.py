@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,15 +24,20 @@ if TYPE_CHECKING:
     from genai_pipeline.backends.ort_graph import OrtGraph
 
 
+QUIET: Final = 4  # fatal only: what goes wrong is raised, and need not be printed too
+
+
 class OrtBinding:
     """Ports of one session bound to caller-owned buffers, or outputs to memory of the runtime (None)."""
 
-    __slots__ = ("__weakref__", "_graph", "_held", "_inputs", "_io", "_order", "_outputs", "_runtime_owned")
+    __slots__ = ("__weakref__", "_graph", "_held", "_inputs", "_io", "_options", "_order", "_outputs", "_runtime_owned")
 
     def __init__(self, graph: OrtGraph) -> None:
         self._graph = graph
         self._held = graph.session.io_binding()  # owns what ``_io`` refers to
         self._io = self._held._iobinding
+        self._options = graph.new_run_options()
+        self._options.log_severity_level = QUIET
         self._inputs: dict[str, Buffer] = {}
         self._outputs: dict[str, Buffer | None] = {}
         self._order: dict[str, int] = {}  # output port -> its place in the runtime's list of results
@@ -70,13 +75,18 @@ class OrtBinding:
             # The runtime would write into the last run's result, whose shape may differ.
             self._io.bind_output(port, graph.place)
             self._order.setdefault(port, len(self._order))
+        self._options.terminate = False
         start = perf_counter()
         try:
-            graph.native.run_with_iobinding(self._io, graph.run_options)
+            graph.native.run_with_iobinding(self._io, self._options)
         except Exception as error:
             raise GraphRunError(f"component '{graph.component}' failed to run: {shorten(error)}") from error
         finally:
             graph.add_seconds(perf_counter() - start)
+
+    def cancel(self) -> None:
+        """End the run in progress: the runtime looks between nodes."""
+        self._options.terminate = True
 
     def close(self) -> None:
         """Let go of session and buffers."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from genai_pipeline.backends.dtypes import runtime_dtype_name
 from genai_pipeline.backends.ort_binding import OrtBinding
+from genai_pipeline.backends.protocol import Abilities, Memory
 from genai_pipeline.graph.logit_rows import LOGIT_ROWS
 from genai_pipeline.graph.signature import GraphSignature, Port
-
-QUIET = 4  # fatal only: what goes wrong is raised, and need not be printed too
 
 
 class OrtGraph:
@@ -26,7 +26,7 @@ class OrtGraph:
         session: Any,
         component: str,
         *,
-        providers: tuple[str, ...],
+        placement: Mapping[str, int],
         notes: tuple[str, ...],
         source: GraphSignature,
         logits: str | None,
@@ -35,11 +35,10 @@ class OrtGraph:
         self.session = session
         self.native = session._sess
         self.place = runtime.OrtDevice.make("cpu", 0)._get_c_device()
-        self.run_options = runtime.RunOptions()
-        self.run_options.log_severity_level = QUIET
+        self.new_run_options = runtime.RunOptions
         rewritten = frozenset() if logits is None else frozenset({logits, LOGIT_ROWS})
         self._signature = session_signature(session, source, rewritten)
-        self._providers = providers
+        self._placement = placement
         self._notes = notes
         self._logit_rows = logits is not None
         self._seconds = 0.0
@@ -51,14 +50,29 @@ class OrtGraph:
         return self._signature
 
     @property
-    def device(self) -> str:
-        """Where buffers live; with other providers too the runtime copies from and to the host."""
-        return "cpu"
+    def backend(self) -> str:
+        """The backend that loaded it."""
+        return "ort"
+
+    @property
+    def abilities(self) -> Abilities:
+        """State in place; several tokens on a past that is updated in place are for one row."""
+        return Abilities(cancels=True)
+
+    @property
+    def memory(self) -> Memory | None:
+        """Where state lives best: on the host."""
+        return None
 
     @property
     def providers(self) -> tuple[str, ...]:
         """The execution providers that really run nodes of the graph, most preferred first."""
-        return self._providers
+        return tuple(self._placement)
+
+    @property
+    def placement(self) -> Mapping[str, int]:
+        """Nodes by provider."""
+        return self._placement
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -84,6 +98,10 @@ class OrtGraph:
         made = OrtBinding(self)
         self._bindings.add(made)
         return made
+
+    def end_profile(self) -> Path | None:
+        """The file of the runtime's events, where profiling was asked for."""
+        return None
 
     def close(self) -> None:
         """Free the session at once, and what its bindings hold; none of them may run any more."""

@@ -1,8 +1,14 @@
-"""What the engine needs of an inference runtime: loaded graphs, and bindings of caller-owned buffers."""
+"""What the engine needs of an inference runtime: loaded graphs, and bindings of caller-owned buffers.
+
+The engine asks a loaded graph what it can do (``Abilities``) and where it keeps memory (``Memory``); it never tests
+the name of a backend or of a provider.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,12 +19,16 @@ from genai_pipeline.graph.signature import GraphSignature
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Memory a graph reads or writes: an address, a C-contiguous shape, a dtype, and what keeps it alive."""
+    """Memory a graph reads or writes: an address, a C-contiguous shape, a dtype, and what keeps it alive.
+
+    ``device`` is whose address it is: "cpu", or the device of the ``Memory`` that gave it.
+    """
 
     address: int
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     owner: object = field(default=None, compare=False)
+    device: str = "cpu"
 
     @staticmethod
     def of(array: NDArray[Any]) -> Buffer:
@@ -28,11 +38,45 @@ class Buffer:
 
     def shaped(self, shape: tuple[int, ...]) -> Buffer:
         """The memory from the same address on in another shape; much cheaper than ``of`` in a decode step."""
-        return Buffer(self.address, shape, self.dtype, self.owner)
+        return Buffer(self.address, shape, self.dtype, self.owner, self.device)
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What a loaded graph can do, as far as the engine plans by it.
+
+    ``in_place``: update kinds of state whose past and present may be one buffer; the state of the others is gathered
+    before each run, and what is new is taken over after it. ``alone_on_past``: update kinds with which a run that
+    takes several tokens on top of a past is for one row only. ``cancels``: whether ``Binding.cancel`` ends a run early.
+    """
+
+    in_place: frozenset[str] = frozenset({"in_place", "scatter"})
+    alone_on_past: frozenset[str] = frozenset({"in_place"})
+    cancels: bool = False
+
+
+class Memory(Protocol):
+    """Memory of a device that the host cannot address; arrays cross only by copies."""
+
+    @property
+    def device(self) -> str:
+        """Its name in buffers: "cuda:0", ..."""
+
+    def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Buffer:
+        """New memory, all zero. Raises CapacityError when there is not enough."""
+
+    def write(self, buffer: Buffer, array: NDArray[Any]) -> None:
+        """Copy an array of the buffer's shape and dtype into it."""
+
+    def read(self, buffer: Buffer) -> NDArray[Any]:
+        """A copy of a buffer on the host."""
 
 
 class Binding(Protocol):
-    """Ports of one graph bound to buffers; kept across runs, so that only what changed is bound again."""
+    """Ports of one graph bound to buffers; kept across runs, so that only what changed is bound again.
+
+    A buffer may lie on the host or on the graph's own device; what lies on the host is read at each run.
+    """
 
     def bind_input(self, port: str, buffer: Buffer) -> None:
         """Read ``port`` from ``buffer`` from the next run on."""
@@ -44,7 +88,13 @@ class Binding(Protocol):
         """Run the graph once. Raises GraphRunError; bound outputs are then undefined."""
 
     def output(self, port: str) -> NDArray[Any]:
-        """The value of an output that was bound to None, valid until the next run."""
+        """The value of an output that was bound to None, on the host, valid until the next run."""
+
+    def cancel(self) -> None:
+        """End the run in progress, from any thread: it raises GraphRunError. Later runs are not affected.
+
+        Without effect where nothing runs, or where the graph's abilities do not name it.
+        """
 
 
 class LoadedGraph(Protocol):
@@ -55,12 +105,24 @@ class LoadedGraph(Protocol):
         """Ports as the loaded graph has them, after load-time rewrites."""
 
     @property
-    def device(self) -> str:
-        """Where its buffers live: "cpu", "cuda:0", ..."""
+    def backend(self) -> str:
+        """The backend that loaded it, for people to read."""
+
+    @property
+    def abilities(self) -> Abilities:
+        """What it can do."""
+
+    @property
+    def memory(self) -> Memory | None:
+        """Where state lives best; None: on the host."""
 
     @property
     def providers(self) -> tuple[str, ...]:
         """The execution providers that really run it, in order."""
+
+    @property
+    def placement(self) -> Mapping[str, int]:
+        """How many nodes each of ``providers`` runs."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -77,6 +139,9 @@ class LoadedGraph(Protocol):
 
     def binding(self) -> Binding:
         """A new, empty binding."""
+
+    def end_profile(self) -> Path | None:
+        """Stop profiling and give the file of the runtime's own events; None: none were asked for or can be had."""
 
     def close(self) -> None:
         """Free the graph."""
@@ -95,7 +160,10 @@ class Backend(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LoadRequest:
-    """What a backend needs to load one component's graph."""
+    """What a backend needs to load one component's graph.
+
+    ``providers`` are names, or what ``--provider`` takes: ``NAME|key=value`` or ``plugin:LIBRARY|key=value``.
+    """
 
     component: str
     path: str  # absolute path of the ONNX file, already checked to be inside the package
@@ -105,3 +173,4 @@ class LoadRequest:
     providers_required: bool = False  # asked for by name: absence is an error, not a fallback
     provider_options: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
     config: tuple[tuple[str, str], ...] = ()
+    profile: str | None = None  # where the runtime's own profile goes: the beginning of a file name

@@ -79,7 +79,7 @@ def assemble(
         context = context_length(plan.package, options)
         plan = plan_with_token_ids(plan, prompts.tokenizers)
         graphs = load_graphs(plan, backend, options, resources)
-        parts, spare = _parts(plan, prompts, options, context, draft, resources)
+        parts, spare = _parts(plan, graphs, prompts, options, context, draft, resources)
         stages = dict(walked_stages(plan.root))
         loops = {id: DecodeLoop(stages[id], graphs, part.pool, part.keeper, part.rules) for id, part in parts.items()}
         for loop in loops.values():
@@ -106,6 +106,7 @@ def assemble(
 
 def _parts(
     plan: ExecutionPlan,
+    graphs: Mapping[str, LoadedGraph],
     prompts: PromptReader,
     options: LoadOptions,
     context: int,
@@ -124,7 +125,7 @@ def _parts(
     parts: dict[str, StatePart] = {}
     for (path, stage), share in zip(loops.items(), shares, strict=False):
         parts[path] = make_state_part(
-            plan, stage, prompts.tokenizers, options, context, share, templates=prompts.templates
+            plan, stage, graphs, prompts.tokenizers, options, context, share, templates=prompts.templates
         )
         resources.callback(parts[path].close)
     return parts, None if draft is None else shares[-1]

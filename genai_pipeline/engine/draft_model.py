@@ -276,7 +276,8 @@ def open_draft_model(
     ``context`` and ``width`` are those of the target. Raises BackendError, CapacityError or PackageError.
     """
     graphs = load_graphs(package.plan, backend, options, resources)
-    part = make_state_part(package.plan, package.loop, package.tokenizers, options, context, replace(memory, disk=0))
+    own = replace(memory, disk=0)
+    part = make_state_part(package.plan, package.loop, graphs, package.tokenizers, options, context, own)
     resources.callback(part.close)
     loop = DecodeLoop(package.loop, graphs, part.pool, part.keeper, part.rules)
     return DraftModel(

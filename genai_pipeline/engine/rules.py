@@ -26,9 +26,9 @@ class LoopRules:
     end_ids: frozenset[int]  # union of every declaration
     suppressed: tuple[int, ...]  # never chosen
     streams: bool  # whether its tokens or text are a declared output
-    batches_rows: bool  # whether a batch is a range of rows, as where state lies in arenas
-    drafts_alone: bool  # whether several tokens on top of a past run in single rows only
     snapshots: bool  # whether state can be resumed only where a snapshot was taken, as recurrent state
+    batches_rows: bool = False  # whether a batch is a range of rows, as where state lies in arenas
+    drafts_alone: bool = False  # whether several tokens on top of a past run in single rows only
     vocabulary: int = 0  # width of the logits
     decoder: Callable[[frozenset[int]], PieceDecoder] | None = None  # makes one that shows these control tokens
     reader: AnswerReader | None = None  # tells the parts of answers apart; None for loops without text

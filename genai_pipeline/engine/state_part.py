@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import gettempdir
 
+from genai_pipeline.backends.protocol import LoadedGraph
 from genai_pipeline.config import LoadOptions
 from genai_pipeline.constraints.compiler import ConstraintCompiler
 from genai_pipeline.engine.admission import Bounds
@@ -17,7 +18,8 @@ from genai_pipeline.engine.rules import LoopRules
 from genai_pipeline.engine.slot_values import identified_values
 from genai_pipeline.engine.state_keeper import StateKeeper
 from genai_pipeline.graph.plan import ExecutionPlan, StagePlan, StatePlan
-from genai_pipeline.kv.geometry import ARENA_UPDATES, PAGE_TOKENS, bytes_per_row
+from genai_pipeline.kv.geometry import PAGE_TOKENS, bytes_per_row
+from genai_pipeline.kv.homes import StateHome, has_arenas
 from genai_pipeline.kv.page_store import PageStore
 from genai_pipeline.kv.pool import KvPool
 from genai_pipeline.kv.tiers import DiskTier
@@ -58,6 +60,7 @@ def state_bytes(plan: ExecutionPlan, stage: StagePlan, context: int) -> int:
 def make_state_part(
     plan: ExecutionPlan,
     stage: StagePlan,
+    graphs: Mapping[str, LoadedGraph],
     tokenizers: Mapping[str, Tokenizer],
     options: LoadOptions,
     context: int,
@@ -69,16 +72,23 @@ def make_state_part(
     Answers of a loop without ``templates`` are not taken apart and not bound.
     """
     states = _states(plan, stage)
-    arenas = bool(_updates(plan, stage) & ARENA_UPDATES)
+    homes = {name: StateHome.of(graphs[name]) for name in states}
+    arenas = has_arenas(states, homes)
     with ExitStack() as undo:
         # one row more than sequences, so that rows can change places
-        pool = KvPool(states, max_rows=options.max_batch + arenas, capacity=context, budget_bytes=memory.live)
+        rows = options.max_batch + arenas
+        pool = KvPool(states, max_rows=rows, capacity=context, budget_bytes=memory.live, homes=homes)
         undo.callback(pool.close)
         disk = DiskTier(Path(options.cache_folder or gettempdir()), memory.disk) if memory.disk else None
         store = PageStore(states, budget_bytes=memory.kept, int8=options.cache_int8, disk=disk)
         undo.callback(store.close)
         max_rows = max(1, min(options.max_batch, pool.max_rows - arenas))
-        rules = _rules(plan, stage, tokenizers, templates, _bounds(plan.package, pool, context, max_rows))
+        bounds = _bounds(plan.package, pool, context, max_rows)
+        rules = replace(
+            _rules(plan, stage, tokenizers, templates, bounds),
+            batches_rows=arenas,
+            drafts_alone=runs_alone(plan, stage, {name: graphs[name].abilities.alone_on_past for name in states}),
+        )
         keeper = StateKeeper(pool, store, states, reuse=options.prefix_cache, keeps=rules.keeps)
         undo.pop_all()
     return StatePart(pool, store, keeper, rules)
@@ -127,8 +137,6 @@ def _rules(
         end_ids=end_ids,
         suppressed=_ids(decode.suppress, tokenizer),
         streams=bool({f"{stage.id}.tokens", f"{stage.id}.text"} & set(plan.outputs.values())),
-        batches_rows=bool(updates & ARENA_UPDATES),
-        drafts_alone=runs_alone(plan, stage),
         snapshots=bool(updates & SNAPSHOT_UPDATES),
         vocabulary=vocabulary,
         keeps=not decode.carry

@@ -11,22 +11,15 @@ from numpy.typing import NDArray
 from genai_pipeline.backends.protocol import Binding
 from genai_pipeline.errors import CapacityError
 from genai_pipeline.graph.plan import StatePlan
-from genai_pipeline.kv.append import AppendStorage
-from genai_pipeline.kv.arena import ArenaStorage
-from genai_pipeline.kv.fixed import FixedStorage
 from genai_pipeline.kv.geometry import (
-    ARENA_UPDATES,
     PAGE_TOKENS,
-    TensorLayout,
-    aligned_capacity,
     bytes_per_row,
     bytes_per_token,
     pages_for,
 )
+from genai_pipeline.kv.homes import HOST, StateHome, create_storages, has_arenas
 from genai_pipeline.kv.memory import overcommits
 from genai_pipeline.kv.pages import PageLedger
-from genai_pipeline.kv.replace import ReplaceStorage
-from genai_pipeline.kv.storage import StateStorage
 
 SavedTokens = Mapping[str, Sequence[Sequence[NDArray[Any]]]]  # component -> state entry -> state tensor
 
@@ -48,7 +41,8 @@ class KvPool:
 
     A sequence owns a row from ``open`` to ``release``. Before a run its pages are reserved, after it ``commit`` says
     how many tokens count; what lies beyond is scratch. ``budget_bytes`` bounds the pages of all rows together and what
-    a row takes besides (None: enough for every row to be full). Raises CapacityError when not even two pages fit.
+    a row takes besides (None: enough for every row to be full). ``homes``: where the state of a component lives, on
+    the host and in place if not said. Raises CapacityError when not even two pages fit.
     """
 
     def __init__(
@@ -58,16 +52,21 @@ class KvPool:
         max_rows: int,
         capacity: int,
         budget_bytes: int | None = None,
+        homes: Mapping[str, StateHome] | None = None,
     ) -> None:
+        homes = homes or {}
         states = [state for plans in components.values() for state in plans]
         self.capacity = capacity
         self.page_bytes = PAGE_TOKENS * bytes_per_token(states)
         self.row_bytes = bytes_per_row(states)
         max_rows, num_pages = _sizes(self.page_bytes, self.row_bytes, max_rows, capacity, budget_bytes)
-        if not overcommits() and any(state.update in ARENA_UPDATES for state in states):
+        if not overcommits() and has_arenas(components, homes):
             max_rows = max(1, min(max_rows, num_pages // pages_for(capacity)))  # each row is paid for in full at once
         self._ledger = PageLedger(max_rows, num_pages)
-        self._storages = {name: create_storages(plans, max_rows, capacity) for name, plans in components.items()}
+        self._storages = {
+            name: create_storages(plans, max_rows, capacity, homes.get(name, HOST))
+            for name, plans in components.items()
+        }
         self._flat = tuple(storage for storages in self._storages.values() for storage in storages)
         self._sides = {storage.pad_side for storage in self._flat} - {None}
         self._lengths: dict[int, int] = {}
@@ -254,25 +253,6 @@ class KvPool:
 
 
 _LEAST_PAGES = 2
-
-
-def create_storages(states: Sequence[StatePlan], max_rows: int, capacity: int) -> tuple[StateStorage, ...]:
-    """One storage per state entry of a component."""
-    layouts = [TensorLayout.of(tensor) for state in states if state.update in ARENA_UPDATES for tensor in state.tensors]
-    aligned = aligned_capacity(layouts, capacity)
-    return tuple(_storage(state, max_rows, capacity, aligned) for state in states)
-
-
-def _storage(state: StatePlan, max_rows: int, capacity: int, aligned: int) -> StateStorage:
-    if state.update == "in_place":
-        return ArenaStorage(state, max_rows=max_rows, capacity=aligned)
-    if state.update == "scatter":
-        # Its graphs read the whole buffer and mask what is not in use; a row starts from zeros, as nothing that an
-        # ended sequence left behind may be read, not even with a weight of 0.
-        return ArenaStorage(state, max_rows=max_rows, capacity=aligned, warm_tokens=0)
-    if state.update == "append":
-        return AppendStorage(state, capacity=capacity)
-    return ReplaceStorage(state) if state.update == "replace" else FixedStorage(state, max_rows)
 
 
 def _sizes(page_bytes: int, row_bytes: int, max_rows: int, capacity: int, budget_bytes: int | None) -> tuple[int, int]:

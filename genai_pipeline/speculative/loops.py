@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from genai_pipeline.errors import OptionError
 from genai_pipeline.graph.plan import ExecutionPlan, StagePlan, StatePlan
@@ -19,14 +19,17 @@ def check_loop(plan: ExecutionPlan, stage: StagePlan) -> None:
         )
 
 
-def runs_alone(plan: ExecutionPlan, stage: StagePlan) -> bool:
+def runs_alone(plan: ExecutionPlan, stage: StagePlan, alone_on_past: Mapping[str, frozenset[str]]) -> bool:
     """Whether a row with drafts needs a run of its own.
 
-    Kernels that update a cache in place take several tokens on top of a past for one row only; states that pad on
-    different sides cannot hold rows of different lengths in one run.
+    ``alone_on_past``: by component, the updates with which its graph takes several tokens on top of a past for one row
+    only. States that pad on different sides cannot hold rows of different lengths in one run either.
     """
     updates = {state.update for state in _states(plan, stage)}
-    return "in_place" in updates or {"append", "scatter"} <= updates
+    limited = any(
+        state.update in alone_on_past[name] for name in _components(stage) for state in plan.components[name].states
+    )
+    return limited or {"append", "scatter"} <= updates
 
 
 def _obstacles(plan: ExecutionPlan, stage: StagePlan) -> Iterator[str]:

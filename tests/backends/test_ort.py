@@ -56,7 +56,8 @@ def test_caller_owned_buffers_are_read_and_written(tmp_path: Path) -> None:
     assert graph.graph_seconds > 0
     assert graph.providers == ("cpu",)
     assert graph.notes == ()
-    assert graph.device == "cpu"
+    assert (graph.backend, graph.memory) == ("ort", None)
+    assert set(graph.placement) == set(graph.providers)
 
 
 def test_a_buffer_of_another_shape_or_dtype_is_bound_again_at_the_same_address(tmp_path: Path) -> None:

@@ -35,7 +35,9 @@ def test_loops_whose_state_has_tokens_can_speculate(
 ) -> None:
     plan = plan_of(tmp_path, kind, **options)
     check_loop(plan, plan.stage("generate"))
-    assert runs_alone(plan, plan.stage("generate")) == alone
+    limits = dict.fromkeys(plan.components, frozenset({"in_place"}))
+    assert runs_alone(plan, plan.stage("generate"), limits) == alone
+    assert not runs_alone(plan, plan.stage("generate"), dict.fromkeys(plan.components, frozenset())) or alone
 
 
 def test_recurrent_state_cannot_go_back(tmp_path: Path) -> None:
