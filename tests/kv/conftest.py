@@ -16,10 +16,12 @@ from genai_pipeline.backends.ort import OrtBackend
 from genai_pipeline.backends.protocol import Buffer, LoadRequest
 from genai_pipeline.graph.plan import StatePlan, StateTensor
 from genai_pipeline.graph.signature import GraphSignature
+from genai_pipeline.kv.homes import HOST, StateHome
 from genai_pipeline.kv.pool import KvPool
 from genai_pipeline.testing import KINDS, KindOptions
 from genai_pipeline.types import numpy_dtype
 
+GATHERED = "gathered "
 SOURCE = (7, 12, 9)  # what the encoder heard, for decoders with a state that is written once
 
 # past ports -> the present port, the axes of the state (None: as in the graph) and its update (None: the decoder's)
@@ -49,13 +51,25 @@ def states_of(signature: GraphSignature, update: Any) -> list[StatePlan]:
 class Decoder:
     """One closed-form decoder with a pool; ``run`` is one graph run over rows.
 
+    A kind after "gathered " is served as on a backend that cannot update state in place.
+
     ``update`` is one of the five kinds; "fixed" has a cache of its own beside the state that is written once, of the
     kind ``own``.
     """
 
     def __init__(
-        self, folder: Path, update: Any, *, max_rows: int = 4, capacity: int = 64, own: Any = "append", **options: Any
+        self,
+        folder: Path,
+        update: Any,
+        *,
+        max_rows: int = 4,
+        capacity: int = 64,
+        own: Any = "append",
+        **options: Any,
     ) -> None:
+        gathered = update.startswith(GATHERED)
+        self.home = StateHome(in_place=frozenset()) if gathered else HOST
+        update = update.removeprefix(GATHERED)
         kind = {"replace": "recurrent", "fixed": "cross"}.get(update, "kv")
         if kind != "recurrent":
             options["update"] = own if kind == "cross" else update
@@ -76,7 +90,7 @@ class Decoder:
 
     def restart(self) -> None:
         """Begin with no rows and nothing in memory."""
-        self.pool = KvPool({"decoder": self.states}, **self.size)
+        self.pool = KvPool({"decoder": self.states}, homes={"decoder": self.home}, **self.size)
         self.binding = self.graph.binding()
         self.rows.clear()
         self.sources.clear()

@@ -162,6 +162,8 @@ class Schedules(RuleBasedStateMachine):
         ("append", {}),
         ("append", {"dtype": "float16", "positions": "mask"}),
         ("scatter", {}),
+        ("gathered in_place", {}),
+        ("gathered scatter", {}),
         ("replace", {}),
         ("fixed", {"own": "append"}),
         ("fixed", {"own": "in_place"}),

@@ -10,8 +10,9 @@ import pytest
 
 from genai_pipeline.kv import memory, pool
 
-KINDS = ("in_place", "append", "scatter", "replace", "fixed")
-TOKENS = ("in_place", "append", "scatter", "fixed")  # kinds that can be cut at any token
+GATHERED = ("gathered in_place", "gathered scatter")
+KINDS = ("in_place", "append", "scatter", "replace", "fixed", *GATHERED)
+TOKENS = ("in_place", "append", "scatter", "fixed", *GATHERED)  # kinds that can be cut at any token
 PROMPTS = ([7, 8, 9], [10, 11, 12, 13, 14, 15, 16], [9, 7])
 Make = Callable[..., Any]
 
@@ -85,14 +86,14 @@ def test_rows_join_and_leave_a_batch(decoder: Make, update: str) -> None:
         assert out[row] == model.alone(prompt, len(out[row]))
 
 
-@pytest.mark.parametrize("update", ["append", "scatter"])
+@pytest.mark.parametrize("update", ["append", "scatter", "gathered scatter"])
 def test_several_tokens_on_top_of_different_pasts_in_one_run(decoder: Make, update: str) -> None:
     model = decoder(update)
     rows = [model.open() for _ in PROMPTS]
     for row, prompt in zip(rows, PROMPTS, strict=True):
         model.prefill(row, prompt)
     more = {row: [20 + i, 9, 8, 7][: 4 - i] for i, row in enumerate(rows)}  # 4, 3 and 2 tokens
-    if update == "scatter":
+    if update != "append":
         more = {row: tokens[:2] for row, tokens in more.items()}
     logits = model.run(more)
     last = {row: model.choose(logits, i, len(more[row])) for i, row in enumerate(rows)}
