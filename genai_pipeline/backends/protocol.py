@@ -56,20 +56,30 @@ class Abilities:
 
 
 class Memory(Protocol):
-    """Memory of a device that the host cannot address; arrays cross only by copies."""
+    """Memory of a device that the host cannot address; arrays cross only by copies.
+
+    Addresses count bytes: a part of what was allocated is a buffer at a later address, with the same owner.
+    """
 
     @property
     def device(self) -> str:
         """Its name in buffers: "cuda:0", ..."""
 
+    @property
+    def free(self) -> int | None:
+        """Bytes that may still be allocated; None: the device does not say."""
+
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Buffer:
-        """New memory, all zero. Raises CapacityError when there is not enough."""
+        """New memory, all zero, kept by the buffer's owner. Raises CapacityError when there is not enough."""
 
     def write(self, buffer: Buffer, array: NDArray[Any]) -> None:
         """Copy an array of the buffer's shape and dtype into it."""
 
     def read(self, buffer: Buffer) -> NDArray[Any]:
         """A copy of a buffer on the host."""
+
+    def copy(self, source: Buffer, target: Buffer) -> None:
+        """Copy a buffer into another of the same shape and dtype that it does not overlap, within the device."""
 
 
 class Binding(Protocol):

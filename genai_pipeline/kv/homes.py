@@ -9,9 +9,10 @@ from genai_pipeline.backends.protocol import Abilities, LoadedGraph, Memory
 from genai_pipeline.graph.plan import StatePlan
 from genai_pipeline.kv.append import AppendStorage
 from genai_pipeline.kv.arena import ArenaStorage
+from genai_pipeline.kv.device_arena import DeviceArenaStorage
 from genai_pipeline.kv.fixed import FixedStorage
 from genai_pipeline.kv.gathered import GatheredStorage
-from genai_pipeline.kv.geometry import ARENA_UPDATES, TensorLayout, aligned_capacity
+from genai_pipeline.kv.geometry import ARENA_UPDATES, TensorLayout, aligned_capacity, bytes_per_token
 from genai_pipeline.kv.replace import ReplaceStorage
 from genai_pipeline.kv.storage import StateStorage
 
@@ -41,6 +42,33 @@ def has_arenas(components: Mapping[str, Sequence[StatePlan]], homes: Mapping[str
     return any(homes.get(name, HOST).has_arena(state) for name, states in components.items() for state in states)
 
 
+def pays_in_full(
+    components: Mapping[str, Sequence[StatePlan]], homes: Mapping[str, StateHome], *, sparse: bool
+) -> bool:
+    """Whether rows of any component take their whole memory at once: a device's, or the host's unless ``sparse``."""
+    return any(
+        home.has_arena(state) and (home.memory is not None or not sparse)
+        for name, states in components.items()
+        for home in [homes.get(name, HOST)]
+        for state in states
+    )
+
+
+def rows_that_fit(
+    components: Mapping[str, Sequence[StatePlan]], homes: Mapping[str, StateHome], capacity: int
+) -> int | None:
+    """Rows of ``capacity`` tokens that the devices have memory for; None: nothing lies there, or they do not say."""
+    wanted: dict[str, int] = {}  # bytes of a token by device
+    free: dict[str, int] = {}
+    for name, states in components.items():
+        home = homes.get(name, HOST)
+        taken = bytes_per_token(state for state in states if home.has_arena(state))
+        if home.memory is not None and taken and home.memory.free is not None:
+            wanted[home.memory.device] = wanted.get(home.memory.device, 0) + taken
+            free[home.memory.device] = home.memory.free
+    return min((free[device] // (taken * capacity) for device, taken in wanted.items()), default=None)
+
+
 def create_storages(
     states: Sequence[StatePlan], max_rows: int, capacity: int, home: StateHome = HOST
 ) -> tuple[StateStorage, ...]:
@@ -53,6 +81,9 @@ def create_storages(
 def _storage(state: StatePlan, max_rows: int, capacity: int, aligned: int, home: StateHome) -> StateStorage:
     if state.update in ARENA_UPDATES and not home.has_arena(state):
         return GatheredStorage(state, capacity=capacity)
+    if home.memory is not None and home.has_arena(state):
+        blank = state.update == "scatter"  # see below
+        return DeviceArenaStorage(state, home.memory, max_rows=max_rows, capacity=capacity, blank=blank)
     if state.update == "in_place":
         return ArenaStorage(state, max_rows=max_rows, capacity=aligned)
     if state.update == "scatter":

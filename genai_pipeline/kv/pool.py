@@ -17,7 +17,7 @@ from genai_pipeline.kv.geometry import (
     bytes_per_token,
     pages_for,
 )
-from genai_pipeline.kv.homes import HOST, StateHome, create_storages, has_arenas
+from genai_pipeline.kv.homes import HOST, StateHome, create_storages, pays_in_full, rows_that_fit
 from genai_pipeline.kv.memory import overcommits
 from genai_pipeline.kv.pages import PageLedger
 
@@ -60,12 +60,14 @@ class KvPool:
         self.page_bytes = PAGE_TOKENS * bytes_per_token(states)
         self.row_bytes = bytes_per_row(states)
         max_rows, num_pages = _sizes(self.page_bytes, self.row_bytes, max_rows, capacity, budget_bytes)
-        if not overcommits() and has_arenas(components, homes):
-            max_rows = max(1, min(max_rows, num_pages // pages_for(capacity)))  # each row is paid for in full at once
+        held = capacity  # tokens that a row has memory for
+        if pays_in_full(components, homes, sparse=overcommits()):
+            held = min(capacity, num_pages * PAGE_TOKENS)
+            max_rows = max(1, min(max_rows, num_pages // pages_for(held)))
+            max_rows = _fitting(max_rows, rows_that_fit(components, homes, held), held)
         self._ledger = PageLedger(max_rows, num_pages)
         self._storages = {
-            name: create_storages(plans, max_rows, capacity, homes.get(name, HOST))
-            for name, plans in components.items()
+            name: create_storages(plans, max_rows, held, homes.get(name, HOST)) for name, plans in components.items()
         }
         self._flat = tuple(storage for storages in self._storages.values() for storage in storages)
         self._sides = {storage.pad_side for storage in self._flat} - {None}
@@ -215,7 +217,10 @@ class KvPool:
 
     def fork(self, source: int, target: int, length: int) -> None:
         """Copy the first ``length`` tokens, a boundary, into an empty row, whose pages must be reserved."""
-        self.load(target, 0, length, self.save(source, 0, length))
+        assert pages_for(length) <= self._ledger.held(target)
+        for storage in self._flat:
+            storage.fork(source, target, length)
+        self._lengths[target] = length
 
     def graft(self, source: int, target: int, start: int, stop: int) -> None:
         """Let a row go on from token ``start`` as another does, up to ``stop``, which is that one's length.
@@ -250,6 +255,18 @@ class KvPool:
         self._closed = True
         for storage in self._flat:
             storage.close()
+
+
+def _fitting(max_rows: int, fitting: int | None, capacity: int) -> int:
+    """Rows that a device has memory for."""
+    if fitting is None:
+        return max_rows
+    if not fitting:
+        raise CapacityError(
+            f"the device has too little memory for one sequence of {capacity} tokens",
+            hint="lower the context length or memory",
+        )
+    return min(max_rows, fitting)
 
 
 _LEAST_PAGES = 2

@@ -83,6 +83,10 @@ class StateStorage(Protocol):
     def load(self, row: int, start: int, stop: int, tensors: Sequence[NDArray[Any]]) -> None:
         """Write what ``save`` gave for [start, stop) into a row and commit it; what lay beyond is forgotten."""
 
+    def fork(self, source: int, target: int, length: int) -> None:
+        """Copy the first ``length`` tokens of a row, a boundary, into an empty one."""
+        self.load(target, 0, length, self.save(source, 0, length))
+
     def graft(self, source: int, target: int, start: int, stop: int) -> None:
         """Let a row with the same tokens before ``start`` go on as ``source`` does, up to ``stop``, its length."""
         self.load(target, start, stop, self.save(source, start, stop))

@@ -16,12 +16,13 @@ from genai_pipeline.backends.ort import OrtBackend
 from genai_pipeline.backends.protocol import Buffer, LoadRequest
 from genai_pipeline.graph.plan import StatePlan, StateTensor
 from genai_pipeline.graph.signature import GraphSignature
-from genai_pipeline.kv.homes import HOST, StateHome
+from genai_pipeline.kv.homes import StateHome
 from genai_pipeline.kv.pool import KvPool
 from genai_pipeline.testing import KINDS, KindOptions
+from genai_pipeline.testing.devices import SeparateBackend, SeparateMemory
 from genai_pipeline.types import numpy_dtype
 
-GATHERED = "gathered "
+GATHERED, DEVICE = "gathered ", "device "
 SOURCE = (7, 12, 9)  # what the encoder heard, for decoders with a state that is written once
 
 # past ports -> the present port, the axes of the state (None: as in the graph) and its update (None: the decoder's)
@@ -51,7 +52,8 @@ def states_of(signature: GraphSignature, update: Any) -> list[StatePlan]:
 class Decoder:
     """One closed-form decoder with a pool; ``run`` is one graph run over rows.
 
-    A kind after "gathered " is served as on a backend that cannot update state in place.
+    A kind after "gathered " is served as on a backend that cannot update state in place, one after "device " as on
+    one that has it in memory of its own.
 
     ``update`` is one of the five kinds; "fixed" has a cache of its own beside the state that is written once, of the
     kind ``own``.
@@ -68,8 +70,8 @@ class Decoder:
         **options: Any,
     ) -> None:
         gathered = update.startswith(GATHERED)
-        self.home = StateHome(in_place=frozenset()) if gathered else HOST
-        update = update.removeprefix(GATHERED)
+        self.memory = SeparateMemory() if update.startswith(DEVICE) else None
+        update = update.removeprefix(GATHERED).removeprefix(DEVICE)
         kind = {"replace": "recurrent", "fixed": "cross"}.get(update, "kv")
         if kind != "recurrent":
             options["update"] = own if kind == "cross" else update
@@ -81,7 +83,9 @@ class Decoder:
         self.kind = own if kind == "cross" else update  # of the cache that grows, if there is one
         self.size = {"max_rows": max_rows, "capacity": capacity}
         self.twin: Any = content.twin
-        self.graph = OrtBackend().load(LoadRequest("decoder", str(path), str(folder)))
+        backend: Any = OrtBackend() if self.memory is None else SeparateBackend(OrtBackend(), self.memory)
+        self.graph = backend.load(LoadRequest("decoder", str(path), str(folder)))
+        self.home = StateHome(in_place=frozenset()) if gathered else StateHome.of(self.graph)
         self.states = states_of(self.graph.signature, options.get("update"))
         self.feeds: dict[str, str] = next(stage for stage in content.stages if "body" in stage)["body"][0]["inputs"]
         self.rows: dict[int, list[int]] = {}  # row -> its tokens

@@ -12,9 +12,11 @@ Make = Callable[..., Any]
 PROMPT = [7, 40, 8, 11]
 
 
-@pytest.mark.parametrize(
-    "update", ["in_place", "append", "scatter", "replace", "fixed", "gathered in_place", "gathered scatter"]
-)
+KINDS = ("in_place", "append", "scatter", "replace", "fixed")
+HOMES = ("gathered in_place", "gathered scatter", "device in_place", "device scatter")
+
+
+@pytest.mark.parametrize("update", [*KINDS, *HOMES])
 def test_a_grafted_row_goes_on_as_the_other(decoder: Make, update: str) -> None:
     model = decoder(update)
     rows = [model.open() for _ in range(3)]

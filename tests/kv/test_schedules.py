@@ -164,6 +164,8 @@ class Schedules(RuleBasedStateMachine):
         ("scatter", {}),
         ("gathered in_place", {}),
         ("gathered scatter", {}),
+        ("device in_place", {}),
+        ("device scatter", {}),
         ("replace", {}),
         ("fixed", {"own": "append"}),
         ("fixed", {"own": "in_place"}),

@@ -11,8 +11,9 @@ import pytest
 from genai_pipeline.kv import memory, pool
 
 GATHERED = ("gathered in_place", "gathered scatter")
-KINDS = ("in_place", "append", "scatter", "replace", "fixed", *GATHERED)
-TOKENS = ("in_place", "append", "scatter", "fixed", *GATHERED)  # kinds that can be cut at any token
+DEVICE = ("device in_place", "device scatter")
+KINDS = ("in_place", "append", "scatter", "replace", "fixed", *GATHERED, *DEVICE)
+TOKENS = ("in_place", "append", "scatter", "fixed", *GATHERED, *DEVICE)  # kinds that can be cut at any token
 PROMPTS = ([7, 8, 9], [10, 11, 12, 13, 14, 15, 16], [9, 7])
 Make = Callable[..., Any]
 
