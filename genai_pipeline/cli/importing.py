@@ -105,13 +105,17 @@ def import_workflow(
     source: Annotated[Path, typer.Argument(metavar="SRC", help="The folder with an inference-metadata document.")],
     target: Annotated[Path, typer.Argument(metavar="DST", help="The package folder to create.")],
     name: Annotated[str | None, typer.Option(help="The package's name (default: the name of the folder).")] = None,
+    eos: Annotated[
+        list[str] | None,
+        typer.Option(help="A token that ends an answer, by text or id, repeatable (default: as files say)."),
+    ] = None,
 ) -> None:
     """Make a package of a folder with a portable inference-metadata document (pipeline.workflow, or model.io)."""
     from genai_pipeline.importers import workflow
 
     output: Output = ctx.obj
     with output.progress() as progress:
-        report = workflow.import_workflow(source, target, name=name, progress=progress)
+        report = workflow.import_workflow(source, target, name=name, eos=eos or (), progress=progress)
     _tell(output, report, target)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 
 from genai_pipeline.importers.package_writer import flow
 from genai_pipeline.importers.structure.draft_bindings import key_text
 from genai_pipeline.importers.structure.parts import Assembly, Part
+from genai_pipeline.importers.structure.port_families import Family
 from genai_pipeline.importers.structure.states import State
 from genai_pipeline.importers.structure.texts import Texts
 from genai_pipeline.metadata.drafts import FIELD, MARK
@@ -31,10 +33,11 @@ def component_lines(name: str, part: Part, assembly: Assembly, texts: Texts) -> 
     yield f"    model: {flow(part.facts.file)}"
     yield "    kv:"
     for state in part.states:
-        yield from _state_lines(state, assembly, texts)
+        others = [name for other in part.states if other is not state for name in other.ports]
+        yield from _state_lines(state, others, assembly, texts)
 
 
-def _state_lines(state: State, assembly: Assembly, texts: Texts) -> Iterator[str]:
+def _state_lines(state: State, others: Sequence[str], assembly: Assembly, texts: Texts) -> Iterator[str]:
     update = state.update.value if state.update.certain else ""
     comment = f"  # {' '.join(state.update.reason.split())}" if state.update.certain else ""
     yield f"      - update: {update or todo(state.update.question)}{comment}"
@@ -47,14 +50,26 @@ def _state_lines(state: State, assembly: Assembly, texts: Texts) -> Iterator[str
         yield f"        present: {flow(state.present.pattern)}"
     else:
         yield f"        from: {todo(f'{state.update.reason}; which graph gives it?')}"
+    if _takes_in(state.past, others):
+        yield f"        parts: [{', '.join(dict.fromkeys(part for _, part in state.past.ports))}]"
     yield from _geometry_lines(state, texts)
     if not state.pairing.certain:
         yield f"        {FIELD}: {flow(state.pairing.question)}"
 
 
+def _takes_in(family: Family, others: Iterable[str]) -> bool:
+    """Whether the pattern of a family fits ports of other states too, so that its parts must be named."""
+    pieces = {"{layer}": r"\d+", "{part}": r"\w+"}
+    texts = re.split(r"(\{layer\}|\{part\})", family.pattern)
+    expression = re.compile("".join(pieces.get(text, re.escape(text)) for text in texts), re.ASCII)
+    return any(expression.fullmatch(name) for name in others)
+
+
 def _geometry_lines(state: State, texts: Texts) -> Iterator[str]:
     """Heads and their size where the graph leaves them open."""
     shape = state.past.shape
+    if state.flat is not None:
+        yield f"        shape: [batch, length, {state.flat}]  # the heads lie side by side"
     if shape is None or len(shape) != _CACHE_RANK or state.update.value == "replace":
         return
     fixed = isinstance(shape[1], int) or isinstance(shape[2], int)

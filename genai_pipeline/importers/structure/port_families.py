@@ -10,6 +10,7 @@ from genai_pipeline.graph.signature import Dim, Port
 
 PART = "state"  # the part of a family whose names have none
 _PART_NAME = re.compile(r"(?<![A-Za-z])(keys?|values?|k|v)(?![A-Za-z])")
+_BOTH, _REST = "key_", "_values"  # of "key_values", which names both parts and so none
 _NUMBER = re.compile(r"(\d+)")
 # Words that say which side of a pair a port is on, or that it is a state at all, but not which state.
 _SIDES = frozenset({
@@ -80,8 +81,8 @@ def _pattern(texts: Sequence[str], rest: Sequence[str], varies: int, count: int)
 
 def _without_part(name: str) -> tuple[str, str]:
     """A name with a slot for its last part word, and the part."""
-    found = list(_PART_NAME.finditer(name))
-    if not found:
+    found = [match for match in _PART_NAME.finditer(name) if not name[: match.start()].lower().endswith(_BOTH)]
+    if not found or name[found[-1].end() :].lower().startswith(_REST):
         return name, PART
     return f"{name[: found[-1].start()]}{{part}}{name[found[-1].end() :]}", found[-1].group()
 

@@ -13,8 +13,10 @@ from genai_pipeline.importers.structure.port_families import Family, families, o
 _IN_PLACE = frozenset({"GroupQueryAttention", "DecoderMaskedMultiHeadAttention"})
 _APPEND = frozenset({"Concat", "Attention", "MultiHeadAttention"})
 _SCATTER = frozenset({"TensorScatter", "ScatterElements", "ScatterND", "Scatter"})
+# Nodes that make a state of one size from the state before: linear attention, convolutions, recurrent cells.
+_REPLACE = frozenset({"LinearAttention", "CausalConvWithState", "RNN", "GRU", "LSTM"})
 _FLOATS = frozenset({"float32", "float16", "bfloat16", "float64", "float8_e4m3fn", "float8_e5m2"})
-_CACHE_RANK = 4
+_CACHE_RANK, _FLAT_RANK = 4, 3
 _CROSS_WORDS = frozenset({"cross", "encoder", "enc"})
 
 
@@ -37,10 +39,18 @@ class State:
     def capacity(self) -> int | None:
         """How many tokens fit, where the graph fixes it: a buffer that is written in place."""
         shape = self.past.shape or ()
-        if self.update.value not in ("scatter", "in_place") or len(shape) != _CACHE_RANK:
+        if self.update.value not in ("scatter", "in_place") or len(shape) not in (_FLAT_RANK, _CACHE_RANK):
             return None
-        heads, length = shape[1:3]
+        heads, length = (1, shape[1]) if len(shape) == _FLAT_RANK else shape[1:3]
         return length if isinstance(heads, int) and isinstance(length, int) else None
+
+    @property
+    def flat(self) -> int | None:
+        """The width of rows [batch, length, width] that a buffer holds, all heads side by side; None: other axes."""
+        shape = self.past.shape or ()
+        if self.update.value != "scatter" or len(shape) != _FLAT_RANK:
+            return None
+        return shape[2] if isinstance(shape[2], int) else None
 
 
 def find_states(facts: GraphFacts) -> tuple[State, ...]:
@@ -66,8 +76,12 @@ def update_of(facts: GraphFacts, past: Family, present: Family) -> Finding:
     """How a state becomes the next: by the nodes that write it, else by its sizes."""
     writers = frozenset[str]().union(*(facts.writers.get(port.name, ()) for port in present.ports.values()))
     shown = " and ".join(sorted(writer or "nothing" for writer in writers))
+    if writers == {"TensorScatter"}:
+        return certain("scatter", "written by TensorScatter, at the index it is given")
     if len(open_axes(past)) <= 1 and not _is_cache(past):
         return certain("replace", "its size does not depend on the tokens")
+    if writers and writers <= _REPLACE:
+        return certain("replace", f"written by {shown}")
     if "" in writers or _follows_source(facts, present):
         return certain("fixed", "it comes back as it is, or has the length of what another graph gave")
     for update, ops in (("in_place", _IN_PLACE), ("append", _APPEND), ("scatter", _SCATTER)):

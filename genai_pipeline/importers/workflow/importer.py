@@ -6,7 +6,7 @@ left open; else the import stops with all that stands against it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from genai_pipeline.importers.structure.graph_facts import read_facts
 from genai_pipeline.importers.structure.parts import Assembly, Part, assemble, read_part
 from genai_pipeline.importers.structure.texts import Texts, read_texts
 from genai_pipeline.importers.workflow.document import DOCUMENT, Document, read_document
+from genai_pipeline.importers.workflow.ends import end_tokens
 from genai_pipeline.importers.workflow.facts import package_facts, report_keys, sampling_defaults
 from genai_pipeline.importers.workflow.older import check_pipeline, state_pairs
 from genai_pipeline.importers.workflow.policies import check_policies, is_policy, samplers_of
@@ -33,10 +34,11 @@ _HINT = "write the package by hand, or from a draft: genai-pipeline init"
 
 
 def import_workflow(
-    source: Path, target: Path, *, name: str | None = None, progress: Progress = silent
+    source: Path, target: Path, *, name: str | None = None, eos: Sequence[str] = (), progress: Progress = silent
 ) -> ImportReport:
     """Turns the folder ``source`` into the package folder ``target`` and tells what became of each key.
 
+    ``eos``: tokens that end an answer, by text or id, in place of those that the folder's files say.
     Raises ImportRefusedError listing every construct that has no counterpart, and ImportModelError.
     """
     title = package_name(name, target)
@@ -48,6 +50,7 @@ def import_workflow(
     facts = package_facts(document, program)
     texts = read_texts(folder)
     texts = replace(texts, eos=texts.eos or facts.eos, context=facts.context or texts.context)
+    texts = replace(texts, eos=end_tokens(folder, texts, eos, report))
     try:
         networks, policies = _sorted(folder, document)
         parts = {key: read_part(read_facts(folder.path, file), texts.vocabulary) for key, file in networks.items()}

@@ -114,3 +114,26 @@ def test_the_two_sides_have_types_of_their_own(facts: Facts) -> None:
     )
     (state,) = find_states(graph)
     assert state.past.dtypes == ("float32", "float16")
+
+
+def test_a_buffer_of_rows_with_all_heads_side_by_side_is_scattered_into(facts: Facts) -> None:
+    past = {f"key_cache.{layer}": (F32, ["b", 64, 32]) for layer in range(2)}
+    present = {f"updated_key_cache.{layer}": (F32, ["b", 64, 32]) for layer in range(2)}
+    (state,) = find_states(facts(past, present, writers={name: {"TensorScatter"} for name in present}))
+    assert (state.update.value, state.capacity, state.flat) == ("scatter", 64, 32)
+
+
+def test_states_of_linear_attention_lie_beside_caches_of_the_same_prefix(facts: Facts) -> None:
+    sizes = {"0.recurrent_state": ["b", 4, 16, 16], "1.key": ["b", 2, "past", 16], "1.value": ["b", 2, "past", 16]}
+    writers = {"present.0.recurrent_state": {"LinearAttention"}, "present.1.key": {"Attention"}}
+    found = find_states(
+        facts(
+            {f"past_key_values.{name}": (F32, size) for name, size in sizes.items()},
+            {f"present.{name}": (F32, size) for name, size in sizes.items()},
+            writers={**writers, "present.1.value": {"Attention"}},
+        )
+    )
+    assert [(state.past.pattern, state.update.value) for state in found] == [
+        ("past_key_values.{layer}.recurrent_state", "replace"),
+        ("past_key_values.{layer}.{part}", "append"),
+    ]

@@ -278,6 +278,9 @@ def test_another_version_is_refused(tmp_path: Path, exported: Exported) -> None:
 
 def test_what_only_the_graphs_could_say_is_refused_where_they_do_not(tmp_path: Path, exported: Exported) -> None:
     exported.workflow["inputs"] = {}
+    tokenizer = exported.path / "tokenizer.json"
+    tokens = json.loads(tokenizer.read_text())
+    tokenizer.write_text(json.dumps({**tokens, "added_tokens": []}))
     message = _refused(exported.write(), tmp_path / "made")
     assert "tokenizer.eos" in message
     assert "limits.context_length" in message
