@@ -9,13 +9,12 @@ from genai_pipeline.importers.optimum.decoder import closing_fields, decode_stag
 from genai_pipeline.importers.optimum.image_program import FILE, image_program
 from genai_pipeline.importers.optimum.layout import EMBED, MERGED, MODEL, VISION, WITH_PAST, Layout
 from genai_pipeline.importers.optimum.source import Source
+from genai_pipeline.importers.picture_rows import LENGTH_KEYS, PROCESSOR, said_rows
 
 COMMENT = (
     "Imported from a vision-language model that transformers.js laid out: see each picture, then write the answer."
 )
-PROCESSOR = "processor_config.json"
 _TOKEN_KEYS = ("image_token_index", "image_token_id")
-_LENGTH_KEYS = ("image_seq_len", "image_seq_length", "num_image_tokens")
 _FEATURES = ("image_features", "image_embeds")
 _PORTS = {"pixel_values": "images.pixels", "pixel_attention_mask": "images.mask"}
 _AROUND, _WHOLE = "<fake_token_around_image>", "<global-img>"
@@ -118,20 +117,10 @@ def _count(source: Source) -> int:
     output = next((graph.outputs[name] for name in _FEATURES if name in graph.outputs), None)
     if output is not None and output.shape is not None and len(output.shape) == 3 and isinstance(output.shape[1], int):
         return output.shape[1]
-    processor = source.folder.optional_json(PROCESSOR)
-    for config in (processor, source.config):
-        for key in _LENGTH_KEYS:
-            if key in config:
-                source.report.mapped(config.file, key, "inputs.images.placeholder")
-                return config.integer(key, least=1)
-    vision = source.config.mapping("vision_config")
-    if "image_size" in vision and "patch_size" in vision:
-        side = vision.integer("image_size", least=1) // vision.integer("patch_size", least=1)
-        extra = processor.integer("num_additional_image_tokens", 0)
-        cut = processor.text("vision_feature_select_strategy", "full") == "default"
-        source.report.mapped("config.json", "vision_config.image_size", "inputs.images.placeholder.count")
-        return side * side + extra - int(cut)
-    source.report.refused(PROCESSOR, _LENGTH_KEYS[0], "missing: how many tokens a picture takes is not said")
+    said = said_rows(source.config, source.folder.optional_json(PROCESSOR), source.report)
+    if said is not None:
+        return said
+    source.report.refused(PROCESSOR, LENGTH_KEYS[0], "missing: how many tokens a picture takes is not said")
     return 1
 
 

@@ -83,6 +83,12 @@ def read_texts(folder: SourceFolder) -> Texts:
     )
 
 
+def token_texts(folder: SourceFolder) -> dict[int, str]:
+    """The text of every token by id, as far as the tokenizer's file lists them."""
+    tokenizer = folder.json(TOKENIZER) if folder.has(TOKENIZER) else ConfigNode(TOKENIZER, "", {})
+    return {index: text for text, index in _tokens(tokenizer).items()}
+
+
 def _first(config: ConfigNode, *keys: str) -> int | None:
     return next((config.integer(key, least=1) for key in keys if key in config), None)
 

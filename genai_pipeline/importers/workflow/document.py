@@ -19,6 +19,8 @@ from genai_pipeline.metadata.yaml_reader import read
 
 DOCUMENT: Final = "inference_metadata.yaml"
 VERSIONS: Final = ("v1", "1.0")
+# Adapters that run the document's own program for pictures or sounds.
+ADAPTERS: Final = {"onnx-genai.image-preprocess": "image", "onnx-genai.audio-preprocess": "audio"}
 _OLD_GRAPH: Final = "model.onnx"
 Form = Literal["workflow", "model.io"]
 
@@ -77,6 +79,8 @@ def _workflow_graphs(root: ConfigNode, report: ImportReport) -> dict[str, str]:
         kind = made.text("kind")
         if kind == "onnx":
             found[name] = made.text("artifact")
+        elif kind == "adapter" and made.text("abi", "") in ADAPTERS:
+            report.mapped(DOCUMENT, made.path, f"preprocess: {ADAPTERS[made.text('abi')]}")
         else:
             what = f"the component '{name}' is no graph but {kind} '{made.text('abi', 'of no name')}'"
             report.refused(DOCUMENT, made.path, what, "only ONNX graphs can be components")

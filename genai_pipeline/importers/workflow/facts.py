@@ -25,6 +25,8 @@ _DROPPED = {
     "pipeline.workflow.components": "components",
     "pipeline.workflow.state": "components.*.kv: as the graphs have it",
     "pipeline.workflow.steps": "stages",
+    "pipeline.workflow.graph": "stages",
+    "pipeline.workflow.initial_effects": "effects order streams of outputs, of which there is one",
     "pipeline.workflow.serving": "the scheduler batches and ends rows by itself",
     "pipeline.models": "components",
     "pipeline.dataflow": "stages: checked against the graphs' ports",
@@ -75,15 +77,17 @@ def _bound(workflow: ConfigNode) -> int | None:
     return None
 
 
-def report_keys(document: Document, report: ImportReport) -> None:
-    """One row for each key of the document; one that nothing here knows may change the answer, and is refused."""
+def report_keys(document: Document, report: ImportReport, mapped: Mapping[str, str]) -> None:
+    """One row for each key of the document, ``mapped`` ones first; one that nothing knows may change the answer."""
     root = document.root
     paths = [root.at(key) for key in root.keys if key != "pipeline"]
     pipeline = root.mapping("pipeline")
     paths += [f"pipeline.{key}" for key in pipeline.keys if key != "workflow"]
     paths += [f"pipeline.workflow.{key}" for key in pipeline.mapping("workflow").keys]
     for path in paths:
-        if path in _DROPPED:
+        if path in mapped:
+            report.mapped(DOCUMENT, path, mapped[path])
+        elif path in _DROPPED:
             report.dropped(DOCUMENT, path, _DROPPED[path])
         else:
             report.refused(DOCUMENT, path, "is not mapped", "take it away where it changes no answer")

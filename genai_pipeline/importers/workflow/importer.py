@@ -12,7 +12,14 @@ from pathlib import Path
 
 from genai_pipeline.errors import GraphFileError, ImportModelError
 from genai_pipeline.importers.config_node import ConfigNode
-from genai_pipeline.importers.package_writer import check_free, flow, new_package, package_name, write_text
+from genai_pipeline.importers.package_writer import (
+    check_free,
+    flow,
+    new_package,
+    package_name,
+    write_json,
+    write_text,
+)
 from genai_pipeline.importers.progress import Progress, silent
 from genai_pipeline.importers.report import ImportReport
 from genai_pipeline.importers.source_folder import SourceFolder
@@ -23,6 +30,7 @@ from genai_pipeline.importers.structure.texts import Texts, read_texts
 from genai_pipeline.importers.workflow.document import DOCUMENT, Document, read_document
 from genai_pipeline.importers.workflow.ends import end_tokens
 from genai_pipeline.importers.workflow.facts import package_facts, report_keys, sampling_defaults
+from genai_pipeline.importers.workflow.kinds import find_media, mapped_keys, with_profiles
 from genai_pipeline.importers.workflow.older import check_pipeline, state_pairs
 from genai_pipeline.importers.workflow.policies import check_policies, is_policy, samplers_of
 from genai_pipeline.importers.workflow.steps import Program, read_program
@@ -51,19 +59,27 @@ def import_workflow(
     texts = read_texts(folder)
     texts = replace(texts, eos=texts.eos or facts.eos, context=facts.context or texts.context)
     texts = replace(texts, eos=end_tokens(folder, texts, eos, report))
+    texts = with_profiles(document, texts, report)
     try:
         networks, policies = _sorted(folder, document)
         parts = {key: read_part(read_facts(folder.path, file), texts.vocabulary) for key, file in networks.items()}
         assembly = assemble(list(parts.values()))
         _check(folder, document, program, parts, policies, report)
-        check_pipeline(document, parts, assembly, report)
+        media = find_media(parts)
+        check_pipeline(document, parts, assembly, report, media.edges if media is not None else ())
     except GraphFileError as error:
         raise ImportModelError(error.message, hint=error.hint) from error
-    report_keys(document, report)
-    text = _text(title, document, assembly, texts, report) + _generation(document, program)
+    report_keys(document, report, mapped_keys(document, media, report))
+    if media is not None:
+        text = _closed(media.text(title, folder, document, texts, report), report)
+    else:
+        text = _text(title, document, assembly, texts, report)
+    text += _generation(document, program)
     report.check(str(source))
     with new_package(target) as scratch:
         write_text(scratch / DOCUMENT, text)
+        for file, content in (media.files if media is not None else {}).items():
+            write_json(scratch / file, content)
         for file in networks.values():
             progress(f"linking {file}", 0, 0)
             folder.link_graph(file, scratch)
@@ -140,7 +156,11 @@ def _text(title: str, document: Document, assembly: Assembly, texts: Texts, repo
     if assembly.leftover:
         return ""
     origin = f"Imported from an inference-metadata document ({document.form}); the graphs' own ports say the rest."
-    text = draft_text(title, assembly, texts, origin)
+    return _closed(draft_text(title, assembly, texts, origin), report)
+
+
+def _closed(text: str, report: ImportReport) -> str:
+    """The metadata, in which nothing may be open."""
     root, faults = read_text(text, DOCUMENT)
     assert root is not None, faults
     for question in open_questions(root):

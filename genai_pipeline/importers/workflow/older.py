@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from genai_pipeline.importers.config_node import ConfigNode
 from genai_pipeline.importers.report import ImportReport
@@ -31,14 +31,20 @@ def state_pairs(document: Document, program: Program, component: str) -> dict[st
     return found
 
 
-def check_pipeline(document: Document, parts: Mapping[str, Part], assembly: Assembly, report: ImportReport) -> None:
-    """Refuse strategies without a counterpart, and edges that the graphs' ports do not say too."""
+def check_pipeline(
+    document: Document,
+    parts: Mapping[str, Part],
+    assembly: Assembly,
+    report: ImportReport,
+    others: Iterable[tuple[str, str]] = (),
+) -> None:
+    """Refuse strategies without a counterpart, and edges that the graphs' ports do not say too (``others``: more)."""
     pipeline = document.root.mapping("pipeline")
     for strategy in _strategies(pipeline.get("strategy")):
         kind = strategy.text("kind")
         if kind not in _STRATEGIES:
             report.refused(DOCUMENT, strategy.path, f"the strategy '{kind}' has no counterpart", _HINT)
-    known = set(_edges(parts, assembly))
+    known = {*_edges(parts, assembly), *others}
     edges = pipeline.get("dataflow")
     for edge in edges.items() if edges is not None else ():
         pair = (edge.text("from"), edge.text("to"))

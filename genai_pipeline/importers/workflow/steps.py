@@ -1,4 +1,7 @@
-"""The program of a workflow: what it runs and in which order, and every construct that has no counterpart here."""
+"""The program of a workflow: what it runs and in which order, and every construct that has no counterpart here.
+
+Steps stand under ``steps``; in the form between, ``graph`` holds one node, with ``nodes``, ``setup`` and ``body``.
+"""
 
 from __future__ import annotations
 
@@ -50,6 +53,7 @@ def read_program(workflow: ConfigNode, report: ImportReport) -> Program:
     """The program; constructs that cannot be mapped are refused by name."""
     reader = _Reader(workflow, report)
     reader.steps(workflow.get("steps"), 0)
+    reader.steps(workflow.get("graph"), 0)
     if reader.loops > 1:
         report.refused(
             workflow.file, workflow.at("steps"), f"has {reader.loops} loops, of which one can be mapped", _HINT
@@ -68,8 +72,8 @@ class _Reader:
         self.loops = 0
 
     def steps(self, steps: ConfigNode | None, depth: int) -> None:
-        """A list of steps; ``depth``: loops around them."""
-        for step in steps.items() if steps is not None else ():
+        """A list of steps, or one node of the form with ``graph``; ``depth``: loops around them."""
+        for step in _each(steps):
             kind = step.text("kind")
             known = {"sequence": self._sequence, "invoke": self._invoke, "emit": self._emit, "loop": self._loop}
             if kind in known:
@@ -80,6 +84,7 @@ class _Reader:
 
     def _sequence(self, step: ConfigNode, depth: int) -> None:
         self.steps(step.get("steps"), depth)
+        self.steps(step.get("nodes"), depth)
 
     def _invoke(self, step: ConfigNode, depth: int) -> None:
         inputs, outputs = _names(step.mapping("inputs")), _names(step.mapping("outputs"))
@@ -98,12 +103,23 @@ class _Reader:
             self._refuse(step, "a loop inside a loop has no counterpart (nested speech and codebook loops)")
         self.steps(step.get("setup"), depth)
         self.steps(step.get("steps"), depth + 1)
-        carried = step.get("carried")
-        for carry in carried.items() if carried is not None else ():
-            self.carried[carry.text("cell")] = carry.text("next")
+        self.steps(step.get("body"), depth + 1)
+        for carry in _each(step.get("carried")):
+            if "body_input" in carry:  # the form with ``graph`` has a name for the value on each side of the loop
+                self.carried[carry.text("body_input")] = carry.text("body_output")
+            else:
+                self.carried[carry.text("cell")] = carry.text("next")
 
     def _refuse(self, step: ConfigNode, why: str) -> None:
         self._report.refused(step.file, step.path, why, _HINT)
+
+
+def _each(steps: ConfigNode | None) -> Iterator[ConfigNode]:
+    """The steps of a list; a mapping is one step."""
+    if steps is not None and isinstance(steps.value, dict):
+        yield steps
+    elif steps is not None:
+        yield from steps.items()
 
 
 def _names(mapping: ConfigNode) -> dict[str, str]:

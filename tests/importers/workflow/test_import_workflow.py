@@ -236,11 +236,13 @@ def test_an_encoder_and_its_decoder_in_the_older_form(tmp_path: Path) -> None:
 
 def test_strategies_and_edges_without_a_counterpart_are_refused(tmp_path: Path) -> None:
     edge = {"from": "decoder.logits", "to": "encoder.input_ids"}
-    exported = _text_to_text(tmp_path / "source", strategy={"kind": "iterative"}, dataflow=[edge], positions={})
+    exported = _text_to_text(
+        tmp_path / "source", strategy={"kind": "iterative"}, dataflow=[edge], positions={"rank": 3}
+    )
     message = _refused(exported.write(), tmp_path / "made")
     assert "the strategy 'iterative' has no counterpart" in message
     assert "decoder.logits goes to encoder.input_ids" in message
-    assert "pipeline.positions: is not mapped" in message
+    assert "are made by 'no rule' on 3 axes" in message
 
 
 def test_constructs_without_a_counterpart_are_refused_by_name_and_all_at_once(

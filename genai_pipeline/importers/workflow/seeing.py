@@ -1,0 +1,268 @@
+"""Vision and language: an eye, a graph that mixes its rows into the tokens' embeddings, a decoder of embeddings.
+
+The mixer looks tokens up and puts rows in the places of one token, counting from the start of what it is given. In our
+loop a prompt may come in pieces and beside others, so it is given the prompt without that token, which makes it a
+plain table of embeddings, and ``splice`` puts the rows in their places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from genai_pipeline.graph.onnx_file import read_outline
+from genai_pipeline.importers.config_node import ConfigNode
+from genai_pipeline.importers.optimum.image_program import FILE as PROCESSOR_FILE
+from genai_pipeline.importers.optimum.image_program import image_program
+from genai_pipeline.importers.picture_rows import said_rows
+from genai_pipeline.importers.report import ImportReport
+from genai_pipeline.importers.source_folder import SourceFolder
+from genai_pipeline.importers.structure.draft_bindings import loop_bindings
+from genai_pipeline.importers.structure.draft_parts import component_lines
+from genai_pipeline.importers.structure.findings import certain
+from genai_pipeline.importers.structure.parts import Assembly, Part
+from genai_pipeline.importers.structure.texts import Texts, token_texts
+from genai_pipeline.importers.workflow.document import DOCUMENT, Document
+from genai_pipeline.importers.workflow.programs import read_program
+from genai_pipeline.metadata.yaml_reader import read_text
+
+if TYPE_CHECKING:
+    import onnx
+
+COMMENT: Final = "Imported from an inference-metadata document: see each picture, then write the answer."
+_MOST: Final = 8  # pictures of a request
+_TOKEN_KEYS: Final = ("image_placeholder_token_id", "image_token_id", "image_token_index")
+_FIXED_RANK: Final = 3  # batch, rows, width
+# Nodes that put rows in places and leave their numbers alone.
+_PLACES: Final = frozenset(
+    {"Concat", "Where", "ScatterND", "ScatterElements", "Gather", "GatherND", "Slice", "Squeeze", "Unsqueeze",
+     "Reshape", "Flatten", "Expand", "Cast", "Identity"}
+)  # fmt: skip
+_HINT: Final = "write the package by hand: docs/metadata.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """The three networks by component, and the ports between them: the eye's output, the mixer's two inputs."""
+
+    eye: str
+    mixer: str
+    decoder: str
+    rows: str
+    tokens: str
+    places: str
+
+
+def find_sight(parts: Mapping[str, Part]) -> Sight | None:
+    """The networks of a vision-language model, when that is what they are, each exactly once."""
+    decoders = [name for name, part in parts.items() if part.kind == "decoder" and part.port_of("tokens") is None]
+    mixers = [(name, *ports) for name, part in parts.items() if (ports := _mixes(part)) is not None]
+    if len(parts) != 3 or len(decoders) != 1 or len(mixers) != 1:
+        return None
+    ((mixer, tokens, places),) = mixers
+    eye = next(name for name in parts if name not in (decoders[0], mixer))
+    rows = [port.name for port in parts[eye].rows if (port.shape or ("",))[-1] == _width(parts[mixer], places)]
+    if len(rows) != 1 or parts[eye].port_of("tokens") is not None or _embeds(parts[decoders[0]]) is None:
+        return None
+    return Sight(eye, mixer, decoders[0], rows[0], tokens, places)
+
+
+def sight_edges(sight: Sight, parts: Mapping[str, Part]) -> Iterator[tuple[str, str]]:
+    """The edges between the networks, as the document would write them."""
+    yield f"{sight.eye}.{sight.rows}", f"{sight.mixer}.{sight.places}"
+    (mixed,) = parts[sight.mixer].facts.outputs
+    yield f"{sight.mixer}.{mixed}", f"{sight.decoder}.{_embeds(parts[sight.decoder])}"
+
+
+def seeing_fields(
+    folder: SourceFolder,
+    document: Document,
+    parts: Mapping[str, Part],
+    sight: Sight,
+    texts: Texts,
+    report: ImportReport,
+) -> dict[str, Any]:
+    """The metadata of a vision-language model. What the answer depends on and nothing says is refused."""
+    eye, mixer = parts[sight.eye], parts[sight.mixer]
+    _check_mixer(folder, mixer, sight, report)
+    program, pixels = _program(folder, document, eye, report)
+    token, text = _slot_token(folder, document, report)
+    features, see = _see(eye, sight, pixels, report)
+    shifted = [
+        {"op": "reshape", "with": {"shape": [1, -1]}, "inputs": {"value": "loop.tokens"},
+         "outputs": {"result": "given"}},
+        {"op": "position_mask", "inputs": {"at": "images.positions"}, "outputs": {"result": "slots"}},
+        {"op": "affine", "with": {"scale": -token if token else 1}, "inputs": {"value": "slots"},
+         "outputs": {"result": "taken"}},
+        {"op": "sum", "inputs": {"values": ["given", "taken"]}, "outputs": {"result": "words"}},
+    ]  # fmt: skip
+    (mixed,) = mixer.facts.outputs
+    embed = {"run": sight.mixer, "inputs": {sight.tokens: "words", sight.places: "blank"}, "outputs": {mixed: "plain"}}
+    spliced = {"into": "plain", "features": features, "at": "images.positions"}
+    splice = {"op": "splice", "inputs": spliced, "outputs": {"result": "embeds"}}
+    component, run = _decoder(parts[sight.decoder], sight, texts)
+    blank = {"id": "blank", "op": "fill", "with": _blank(mixer, sight, report), "outputs": {"result": "blank"}}
+    placeholder = {"token": text, "count": _count(folder, eye, sight, program, report)}
+    pictures = {"modality": "image", "program": "picture", "placeholder": placeholder, "max_items": _MOST}
+    return {
+        "inputs": {"prompt": {"modality": "text"}, "images": {**pictures, "required": False}},
+        "outputs": {"text": {"modality": "text", "value": "generate.text"}},
+        "tokenizer": _tokenizer(texts, report),
+        "preprocess": {"picture": program},
+        "components": {
+            sight.eye: {"model": eye.facts.file},
+            sight.mixer: {"model": mixer.facts.file},
+            sight.decoder: component,
+        },
+        "stages": [
+            *see,
+            blank,
+            {"id": "generate", "loop": "decode", "prompt": "prompt.tokens", "body": [*shifted, embed, splice, run],
+             "logits": "logits"},
+        ],
+        "limits": {"context_length": _context(texts, report)},
+    }  # fmt: skip
+
+
+def _mixes(part: Part) -> tuple[str, str] | None:
+    """The inputs of a graph that takes tokens and rows and gives embeddings: for the tokens, and for the rows."""
+    tokens = part.port_of("tokens")
+    others = [port for name, port in part.facts.inputs.items() if name != tokens]
+    if tokens is None or part.logits is not None or part.states or len(others) != 1 or len(part.facts.outputs) != 1:
+        return None
+    (output,) = part.facts.outputs.values()
+    fits = others[0].dtype == output.dtype and len(output.shape or ()) == 3 and len(others[0].shape or ()) == 2
+    return (tokens, others[0].name) if fits else None
+
+
+def _width(part: Part, port: str) -> object:
+    return (part.facts.inputs[port].shape or ("",))[-1]
+
+
+def _embeds(decoder: Part) -> str | None:
+    return decoder.port_of("embeds") or decoder.port_of("rows")
+
+
+def _check_mixer(folder: SourceFolder, mixer: Part, sight: Sight, report: ImportReport) -> None:
+    """Refuse a mixer that does more to the rows than to put them in places: ``splice`` does no more."""
+    changes = sorted(_changes(read_outline(folder.path / mixer.facts.file, folder.path).graph, sight.places))
+    if changes:
+        why = f"changes the rows that it mixes in ({', '.join(changes)}); packages put them in places as they are"
+        report.refused(DOCUMENT, f"components.{sight.mixer}", why, _HINT)
+
+
+def _changes(graph: onnx.GraphProto, port: str) -> set[str]:
+    """Types of the nodes that change the numbers of an input on their way."""
+    rows, found = {port}, set()
+    for node in graph.node:
+        if rows.isdisjoint(node.input) or node.op_type in ("Shape", "CastLike"):
+            continue
+        if node.op_type in _PLACES:
+            rows.update(node.output)
+        else:
+            found.add(node.op_type)
+    return found
+
+
+def _program(
+    folder: SourceFolder, document: Document, eye: Part, report: ImportReport
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """The steps for a picture, and what each input of the eye is bound to."""
+    declared = read_program(document.root, "image", report)
+    if declared is None and folder.has(PROCESSOR_FILE):
+        steps, tiles = image_program(folder.json(PROCESSOR_FILE), report)
+        if tiles:
+            report.refused(PROCESSOR_FILE, "", "cuts pictures into tiles, whose text no document says", _HINT)
+    elif declared is not None:
+        steps = list(declared.steps)
+    else:
+        why = f"missing, and there is no {PROCESSOR_FILE}: how pictures become pixels is not said"
+        report.refused(DOCUMENT, "preprocessing.image", why, f"put the model's {PROCESSOR_FILE} into the folder")
+        steps = []
+    pixels = [name for name, port in eye.facts.inputs.items() if port.dtype.startswith("float")]
+    for name in (name for name in eye.facts.inputs if name not in pixels[:1]):
+        report.refused(eye.facts.file, name, "an input that no picture gives", _HINT)
+    return steps, dict.fromkeys(pixels[:1], "images.pixels")
+
+
+def _see(eye: Part, sight: Sight, pixels: dict[str, str], report: ImportReport) -> tuple[str, list[dict[str, Any]]]:
+    """The stage that makes rows of each picture, and the name of those rows."""
+    shape = eye.facts.outputs[sight.rows].shape or ()
+    if len(shape) != _FIXED_RANK:
+        why = f"gives rows of all pictures as one matrix {list(shape)}; whose they are is not said"
+        report.refused(eye.facts.file, sight.rows, why, _HINT)
+    stage = {"id": "see", "run": sight.eye, "for_each": "images", "inputs": pixels, "outputs": {sight.rows: "features"}}
+    return "features", [stage]
+
+
+def _slot_token(folder: SourceFolder, document: Document, report: ImportReport) -> tuple[int, str]:
+    """The token that stands for a row of a picture, by id and text."""
+    configs = (document.root.mapping("pipeline").mapping("vision"), folder.optional_json("config.json"))
+    for config in configs:
+        key = next((key for key in _TOKEN_KEYS if key in config), None)
+        if key is None:
+            continue
+        number = config.integer(key)
+        text = token_texts(folder).get(number)
+        if text is None:
+            report.refused(config.file, config.at(key), f"{number} is none of the tokenizer's tokens", _HINT)
+        report.mapped(config.file, config.at(key), "inputs.images.placeholder.token")
+        return number, text or "<image>"
+    why = "missing: which token stands for a picture is not said"
+    report.refused(DOCUMENT, "pipeline.vision.image_token_id", why, "or image_token_id in config.json beside it")
+    return 1, "<image>"
+
+
+def _count(
+    folder: SourceFolder, eye: Part, sight: Sight, program: list[dict[str, Any]], report: ImportReport
+) -> int | str:
+    """Rows of a picture: what the graph fixes, what the program counts, or what configs say."""
+    shape = eye.facts.outputs[sight.rows].shape or ()
+    if len(shape) == _FIXED_RANK and isinstance(shape[1], int):
+        return shape[1]
+    if any("patchify" in step for step in program):
+        return "images.tokens"
+    said = said_rows(folder.optional_json("config.json"), folder.optional_json("processor_config.json"), report)
+    if said is None:
+        report.refused(DOCUMENT, "pipeline.vision", "how many rows a picture becomes is not said", _HINT)
+    return said or 1
+
+
+def _decoder(part: Part, sight: Sight, texts: Texts) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The component, its state as a draft has it, and its run in the loop."""
+    embeds = _embeds(part)
+    assert embeds is not None
+    assert part.logits is not None
+    known = Part(part.facts, part.kind, part.states, {**part.inputs, embeds: certain("embeds", "mixed")}, part.logits)
+    text = "\n".join(["components:", *component_lines(sight.decoder, known, Assembly(decoder=known), texts), ""])
+    root, faults = read_text(text, DOCUMENT)
+    assert root is not None, faults
+    component: dict[str, Any] = ConfigNode(DOCUMENT, "", root.plain()).mapping("components").need(sight.decoder).value
+    inputs = loop_bindings(known, {}, False)
+    return component, {"run": sight.decoder, "inputs": inputs, "outputs": {part.logits.value: "logits"}}
+
+
+def _blank(mixer: Part, sight: Sight, report: ImportReport) -> dict[str, Any]:
+    """One row of zeros for a mixer that is given no token to put rows at."""
+    port = mixer.facts.inputs[sight.places]
+    width = _width(mixer, sight.places)
+    if not isinstance(width, int):
+        report.refused(mixer.facts.file, sight.places, "the width of a row is left open", _HINT)
+    dtype = {} if port.dtype == "float32" else {"dtype": port.dtype}
+    return {"shape": [1, width if isinstance(width, int) else 1], **dtype}
+
+
+def _tokenizer(texts: Texts, report: ImportReport) -> dict[str, Any]:
+    if texts.tokenizer is None:
+        report.refused(DOCUMENT, "tokenizer", "there is no tokenizer.json", "put the model's tokenizer into the folder")
+    elif not texts.eos and not texts.ends_known:
+        report.refused(DOCUMENT, "tokenizer.eos", "which tokens end an answer is not said", "give them with --eos")
+    template = {} if texts.chat_template is None else {"chat_template": texts.chat_template}
+    return {"file": texts.tokenizer or "", **template, **({"eos": list(texts.eos)} if texts.eos else {})}
+
+
+def _context(texts: Texts, report: ImportReport) -> int:
+    if texts.context is None:
+        report.refused(DOCUMENT, "model.max_sequence_length", "missing: how many tokens fit is not said", _HINT)
+    return texts.context or 1
