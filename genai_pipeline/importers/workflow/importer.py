@@ -27,6 +27,7 @@ from genai_pipeline.importers.structure.draft import draft_text
 from genai_pipeline.importers.structure.graph_facts import read_facts
 from genai_pipeline.importers.structure.parts import Assembly, Part, assemble, read_part
 from genai_pipeline.importers.structure.texts import Texts, read_texts
+from genai_pipeline.importers.workflow.dictation import dictates, dictation_text
 from genai_pipeline.importers.workflow.document import DOCUMENT, Document, read_document
 from genai_pipeline.importers.workflow.ends import end_tokens
 from genai_pipeline.importers.workflow.facts import package_facts, report_keys, sampling_defaults
@@ -34,6 +35,7 @@ from genai_pipeline.importers.workflow.kinds import find_media, mapped_keys, wit
 from genai_pipeline.importers.workflow.older import check_pipeline, state_pairs
 from genai_pipeline.importers.workflow.policies import check_policies, is_policy, samplers_of
 from genai_pipeline.importers.workflow.steps import Program, read_program
+from genai_pipeline.importers.workflow.windows import within_window
 from genai_pipeline.metadata.drafts import open_questions
 from genai_pipeline.metadata.yaml_reader import read_text
 
@@ -63,6 +65,7 @@ def import_workflow(
     try:
         networks, policies = _sorted(folder, document)
         parts = {key: read_part(read_facts(folder.path, file), texts.vocabulary) for key, file in networks.items()}
+        texts = within_window(folder, document, parts.values(), texts, report)
         assembly = assemble(list(parts.values()))
         _check(folder, document, program, parts, policies, report)
         media = find_media(parts)
@@ -73,7 +76,7 @@ def import_workflow(
     if media is not None:
         text = _closed(media.text(title, folder, document, texts, report), report)
     else:
-        text = _text(title, document, assembly, texts, report)
+        text = _text(title, folder, document, assembly, texts, report)
     text += _generation(document, program)
     report.check(str(source))
     with new_package(target) as scratch:
@@ -148,7 +151,9 @@ def _contracts(workflow: ConfigNode) -> dict[str, str | None]:
     return {name: components.mapping(name).mapping("contract").text("id", "none") for name in components.keys}
 
 
-def _text(title: str, document: Document, assembly: Assembly, texts: Texts, report: ImportReport) -> str:
+def _text(
+    title: str, folder: SourceFolder, document: Document, assembly: Assembly, texts: Texts, report: ImportReport
+) -> str:
     """The metadata; what it would leave open is refused."""
     for part in assembly.leftover:
         why = f"how '{part.facts.file}' works with the others does not follow from its ports"
@@ -156,6 +161,8 @@ def _text(title: str, document: Document, assembly: Assembly, texts: Texts, repo
     if assembly.leftover:
         return ""
     origin = f"Imported from an inference-metadata document ({document.form}); the graphs' own ports say the rest."
+    if dictates(assembly, texts):
+        return _closed(dictation_text(title, folder, assembly, texts, origin, report), report)
     return _closed(draft_text(title, assembly, texts, origin), report)
 
 
