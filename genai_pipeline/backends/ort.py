@@ -11,6 +11,7 @@ from typing import Any
 from genai_pipeline.backends.ort_binding import QUIET
 from genai_pipeline.backends.ort_errors import MissingKernel, kernel_hint, missing_kernel, shorten
 from genai_pipeline.backends.ort_graph import OrtGraph
+from genai_pipeline.backends.ort_memory import device_memory
 from genai_pipeline.backends.protocol import LoadRequest
 from genai_pipeline.backends.providers import ProviderChoice, choose, long_name, short_name
 from genai_pipeline.backends.runtime import onnxruntime
@@ -81,6 +82,7 @@ class OrtBackend:
             notes=(*choice.notes, *pool.notes, *source.notes, *idle),
             source=signature,
             logits=source.logits,
+            memory=device_memory(runtime, session, placement),
         )
 
 

@@ -48,7 +48,8 @@ class OrtBinding:
         held = self._inputs.get(port)
         if held is not buffer and not (held is not None and _same(held, buffer)):
             assert port in self._graph.signature.inputs, f"{self._graph.component} has no input '{port}'"
-            self._io.bind_input(port, self._graph.place, element_number(buffer.dtype), buffer.shape, buffer.address)
+            if not self._crosses(buffer):
+                self._bind(port, buffer)
         self._inputs[port] = buffer  # an equal buffer may have another owner to keep alive
 
     def bind_output(self, port: str, buffer: Buffer | None) -> None:
@@ -60,9 +61,8 @@ class OrtBinding:
         else:
             if held is None or (held is not buffer and not _same(held, buffer)):
                 assert port in self._graph.signature.outputs, f"{self._graph.component} has no output '{port}'"
-                self._io.bind_output(
-                    port, self._graph.place, element_number(buffer.dtype), buffer.shape, buffer.address
-                )
+                place = self._graph.place_of(buffer.device)
+                self._io.bind_output(port, place, element_number(buffer.dtype), buffer.shape, buffer.address)
             if held is None and port in self._outputs:
                 self._runtime_owned.remove(port)
             self._order.setdefault(port, len(self._order))
@@ -71,6 +71,8 @@ class OrtBinding:
     def run(self) -> None:
         """Run the graph once. Raises GraphRunError; bound outputs are then undefined."""
         graph = self._graph
+        if graph.copies_inputs:
+            self._bring_inputs()
         for port in self._runtime_owned:
             # The runtime would write into the last run's result, whose shape may differ.
             self._io.bind_output(port, graph.place)
@@ -83,6 +85,23 @@ class OrtBinding:
             raise GraphRunError(f"component '{graph.component}' failed to run: {shorten(error)}") from error
         finally:
             graph.add_seconds(perf_counter() - start)
+
+    def _crosses(self, buffer: Buffer) -> bool:
+        """Whether what a buffer holds goes to a device, which is done for each run: it may have changed."""
+        return self._graph.copies_inputs and buffer.device == "cpu"
+
+    def _bring_inputs(self) -> None:
+        """Let the runtime copy what is on the host to the device. Raises GraphRunError."""
+        try:
+            for port, buffer in self._inputs.items():
+                if self._crosses(buffer):
+                    self._bind(port, buffer)
+        except Exception as error:
+            raise GraphRunError(f"component '{self._graph.component}' takes no input: {shorten(error)}") from error
+
+    def _bind(self, port: str, buffer: Buffer) -> None:
+        place = self._graph.place_of(buffer.device)
+        self._io.bind_input(port, place, element_number(buffer.dtype), buffer.shape, buffer.address)
 
     def cancel(self) -> None:
         """End the run in progress: the runtime looks between nodes."""
@@ -110,4 +129,9 @@ class OrtBinding:
 
 
 def _same(one: Buffer, other: Buffer) -> bool:
-    return one.address == other.address and one.shape == other.shape and one.dtype == other.dtype
+    return (
+        one.address == other.address
+        and one.shape == other.shape
+        and one.dtype == other.dtype
+        and one.device == other.device
+    )

@@ -9,13 +9,14 @@ from typing import Any
 
 from genai_pipeline.backends.dtypes import runtime_dtype_name
 from genai_pipeline.backends.ort_binding import OrtBinding
+from genai_pipeline.backends.ort_memory import OrtMemory
 from genai_pipeline.backends.protocol import Abilities, Memory
 from genai_pipeline.graph.logit_rows import LOGIT_ROWS
 from genai_pipeline.graph.signature import GraphSignature, Port
 
 
 class OrtGraph:
-    """A session with what bindings need at hand; ``place`` is the runtime's name for where buffers live.
+    """A session with what bindings need at hand; ``place`` is the runtime's name for the host's memory.
 
     ``logits``: the output that was rewritten to give only the rows that ``logit_rows`` asks for, or None.
     """
@@ -30,11 +31,16 @@ class OrtGraph:
         notes: tuple[str, ...],
         source: GraphSignature,
         logits: str | None,
+        memory: OrtMemory | None = None,
     ) -> None:
         self.component = component
         self.session = session
         self.native = session._sess
         self.place = runtime.OrtDevice.make("cpu", 0)._get_c_device()
+        self._memory = memory
+        self._places = {"cpu": self.place} if memory is None else {"cpu": self.place, memory.device: memory.native}
+        # The runtime copies an input to the device when it is bound, not when it runs.
+        self.copies_inputs = memory is not None or any(name != "cpu" for name in placement)
         self.new_run_options = runtime.RunOptions
         rewritten = frozenset() if logits is None else frozenset({logits, LOGIT_ROWS})
         self._signature = session_signature(session, source, rewritten)
@@ -61,8 +67,12 @@ class OrtGraph:
 
     @property
     def memory(self) -> Memory | None:
-        """Where state lives best: on the host."""
-        return None
+        """Where state lives best."""
+        return self._memory
+
+    def place_of(self, device: str) -> Any:
+        """The runtime's name for where the buffers of a device live."""
+        return self._places[device]
 
     @property
     def providers(self) -> tuple[str, ...]:

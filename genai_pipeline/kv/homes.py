@@ -35,6 +35,7 @@ class StateHome:
 
 
 HOST = StateHome()
+DEVICE_SHARE = 0.8  # of a device's free memory: what graphs compute needs the rest
 
 
 def has_arenas(components: Mapping[str, Sequence[StatePlan]], homes: Mapping[str, StateHome]) -> bool:
@@ -65,7 +66,7 @@ def rows_that_fit(
         taken = bytes_per_token(state for state in states if home.has_arena(state))
         if home.memory is not None and taken and home.memory.free is not None:
             wanted[home.memory.device] = wanted.get(home.memory.device, 0) + taken
-            free[home.memory.device] = home.memory.free
+            free[home.memory.device] = int(DEVICE_SHARE * home.memory.free)
     return min((free[device] // (taken * capacity) for device, taken in wanted.items()), default=None)
 
 

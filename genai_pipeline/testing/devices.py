@@ -12,9 +12,9 @@ host's ends in a segmentation fault, and whoever binds such state on the host in
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from genai_pipeline.backends.protocol import Buffer
 from genai_pipeline.errors import CapacityError
 
 if TYPE_CHECKING:
-    from genai_pipeline.backends.protocol import Backend, Binding, LoadedGraph, LoadRequest, Memory
+    from genai_pipeline.backends.protocol import Backend, Binding, LoadedGraph, LoadRequest
 
 FIRST_ADDRESS = 1 << 60  # no process has anything here
 
@@ -142,12 +142,24 @@ class SeparateGraph:
 
     def __init__(self, inner: LoadedGraph, memory: SeparateMemory, backend: str) -> None:
         self._inner = inner
-        self.memory: Memory = memory
+        self._bindings: WeakSet[SeparateBinding] = WeakSet()
+        self.memory = memory
         self.backend = backend
-        self.binding: Callable[[], SeparateBinding] = lambda: SeparateBinding(inner.binding(), memory)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
+
+    def binding(self) -> SeparateBinding:
+        """A new, empty binding."""
+        made = SeparateBinding(self._inner.binding(), self.memory)
+        self._bindings.add(made)
+        return made
+
+    def close(self) -> None:
+        """Free the graph, and what its bindings hold."""
+        for binding in list(self._bindings):
+            binding.close()
+        self._inner.close()
 
 
 class SeparateBinding:
@@ -184,6 +196,11 @@ class SeparateBinding:
     def cancel(self) -> None:
         """End the run in progress."""
         self._inner.cancel()
+
+    def close(self) -> None:
+        """Let go of buffers."""
+        self._inputs.clear()
+        self._outputs.clear()
 
     def _below(self, buffer: Buffer) -> Buffer:
         return buffer if buffer.device == "cpu" else self._memory.on_host(buffer)
