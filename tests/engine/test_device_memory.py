@@ -75,7 +75,7 @@ def test_preempted_sequences_come_back(open_device: Open, update: str, monkeypat
 
 
 @pytest.mark.parametrize("update", UPDATES)
-def test_choices_and_beams_share_a_prompt(open_device: Open, update: str) -> None:
+def test_choices_share_a_prompt(open_device: Open, update: str) -> None:
     pipe, package = open_device(update=update, load={"max_batch": 4, "prefix_cache": False})
     prompt = package.vocabulary.encode("y" * 60)
     result = pipe.generate(tokens=prompt, n=3, temperature=0, max_new_tokens=8)
