@@ -64,8 +64,9 @@ def read_decoder(
     inputs |= {port.name: value for value, port in found.items() if port is not None}
     embeds = ports.input("inputs_embeds", "inputs_embeds", "what the embedding part gives")
     own = find_patterns(ports, signature, SELF_STATE)
-    entries = [*self_entries(own, signature)] if own else []
-    entries += recurrent_entries(find_patterns(ports, signature, RECURRENT_STATE))
+    replaced = find_patterns(ports, signature, RECURRENT_STATE)
+    entries = self_entries(own, signature, alone=not replaced) if own else []
+    entries += recurrent_entries(replaced)
     logits = ports.output("logits", "logits", "generate.logits")
     if logits is None:
         where = decoder.mapping("outputs").at("logits")

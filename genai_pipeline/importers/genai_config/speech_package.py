@@ -73,7 +73,7 @@ def _speech(
     yield from program.lines()
     yield from _components(encoder, decoder)
     yield from ("stages:", "  - id: each", "    for_each: audio.windows", "    body:")
-    yield from _encode(encoder, {encoder.audio.name: "audio.windows.features"}, "      ")
+    yield from _encode(encoder, {encoder.audio.name: "audio.windows.features"}, decoder, "      ")
     yield from _loop(decoder, tokens, "      ")
     if times := tokens.times():
         yield f"        times: {flow(times)}"
@@ -98,7 +98,8 @@ def _text(
     yield f"tokenizer: {flow(tokenizer)}"
     yield from _components(encoder, decoder)
     yield "stages:"
-    yield from _encode(encoder, {port.name: value for port, value in bound.items() if port is not None}, "  ")
+    found = {port.name: value for port, value in bound.items() if port is not None}
+    yield from _encode(encoder, found, decoder, "  ")
     yield from _loop(decoder, tokens, "  ")
 
 
@@ -108,10 +109,11 @@ def _components(encoder: EncoderPart, decoder: DecoderPart) -> Iterator[str]:
     yield from decoder.component.lines()
 
 
-def _encode(encoder: EncoderPart, inputs: dict[str, str], indent: str) -> Iterator[str]:
+def _encode(encoder: EncoderPart, inputs: dict[str, str], decoder: DecoderPart, indent: str) -> Iterator[str]:
+    """The states have a name only where the decoder reads them, not the keys and values made of them."""
     yield f"{indent}- run: encoder"
     yield f"{indent}  inputs: {plain(inputs)}"
-    if encoder.states is not None:
+    if encoder.states is not None and STATES in decoder.inputs.values():
         yield f"{indent}  outputs: {plain({encoder.states.name: STATES})}"
 
 

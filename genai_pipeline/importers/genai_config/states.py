@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -63,10 +63,15 @@ def layers_of(pattern: str, signature: GraphSignature) -> tuple[int, ...]:
     return tuple(sorted(int(match.group(1)) for name in signature.inputs if (match := form.fullmatch(name))))
 
 
-def self_entries(patterns: Sequence[PortPattern], signature: GraphSignature) -> list[StateEntry]:
-    """Keys and values of attention: one entry where the names differ in one word only, else one for each part."""
+def self_entries(patterns: Sequence[PortPattern], signature: GraphSignature, alone: bool = True) -> list[StateEntry]:
+    """Keys and values of attention: one entry where the names differ in one word only, else one for each part.
+
+    Not ``alone``: other state has names that differ in the part only, so the entry says which parts are its own.
+    """
     update = "in_place" if all(name in signature.windows for p in patterns for name in p.names()) else "append"
-    return state_entries(patterns, {"update": update})
+    entries = state_entries(patterns, {"update": update})
+    parts = {} if alone else {"parts": [pattern.part for pattern in patterns]}
+    return [replace(entry, fields={**entry.fields, **parts}) if len(entries) == 1 else entry for entry in entries]
 
 
 def recurrent_entries(patterns: Sequence[PortPattern]) -> list[StateEntry]:
