@@ -7,7 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx
 import pytest
+from onnx import helper, numpy_helper
 
 import genai_pipeline as gp
 from genai_pipeline.errors import ImportModelError, ImportRefusedError
@@ -306,3 +309,72 @@ def test_files_of_other_kinds_are_told_apart(tmp_path: Path, exported: Exported)
     (exported.path / "model.onnx").unlink()
     with pytest.raises(ImportModelError, match=r"model\.onnx"):
         import_workflow(exported.write(), tmp_path / "made")
+
+
+def test_the_form_between_with_graph_nodes_and_body_gives_its_twins_tokens(tmp_path: Path, exported: Exported) -> None:
+    steps = exported.workflow.pop("steps")[0]
+    body = [{**step, "effects": {}} for step in steps["steps"]]
+    carried = [
+        {"cell": carry["cell"], "current": f"initial.{carry['cell']}", "next": f"next.{carry['cell']}",
+         "body_input": carry["cell"], "body_output": carry["next"]}
+        for carry in steps["carried"]
+    ]  # fmt: skip
+    exported.workflow["initial_effects"] = {"stream": "stream.0"}
+    exported.workflow["graph"] = {
+        "kind": "loop",
+        "setup": {"kind": "sequence", "nodes": steps["setup"]},
+        "body": {"kind": "sequence", "nodes": body},
+        "condition": "active",
+        "carried": carried,
+    }
+    import_workflow(exported.write(), tmp_path / "made")
+    assert gp.validate(tmp_path / "made")[1] == ()
+    assert _answers(tmp_path / "made", exported.package)
+    first, second = carried[:2]
+    first["body_output"], second["body_output"] = second["body_output"], first["body_output"]
+    assert "by names and sizes" in _refused(exported.write(), tmp_path / "other")
+
+
+def _weighted(file: Path) -> None:
+    """Give a graph a matrix of weights, as networks have: its only output times the identity."""
+    model = onnx.load(file)
+    (output,) = model.graph.output
+    (node,) = (node for node in model.graph.node if output.name in node.output)
+    node.output[:] = ["plain" if name == output.name else name for name in node.output]
+    width = output.type.tensor_type.shape.dim[-1].dim_value
+    model.graph.initializer.append(numpy_helper.from_array(np.eye(width, dtype=np.float32), "identity"))
+    model.graph.node.append(helper.make_node("MatMul", ["plain", "identity"], [output.name]))
+    onnx.save(model, str(file))
+
+
+def test_an_encoder_and_its_decoder_as_a_workflow(tmp_path: Path) -> None:
+    exported = _text_to_text(tmp_path / "source")
+    _weighted(exported.path / "encoder.onnx")
+    past = dict(zip(exported.pasts, exported.presents, strict=False))
+    sources = {name: "encoded" if name == "source_states" else f"body.{name}" for name in exported.inputs}
+    cells = {name: f"cell.{name}" for name in past}
+    outputs = {"logits": "body.logits", **{name: f"body.{name}" for name in past.values()}}
+    loop = {
+        "kind": "loop",
+        "setup": [],
+        "steps": [
+            invoke("decoder", {**sources, **cells}, outputs),
+            {"kind": "emit", "value": "body.logits", "output": "tokens", "mode": "append"},
+        ],
+        "carried": [{"cell": cells[name], "next": f"body.{present}"} for name, present in past.items()],
+    }
+    encode = invoke("encoder", {"input_ids": "request.tokens"}, {"source_states": "encoded"})
+    exported.document = {
+        "schema_version": "v1",
+        "model": {"max_sequence_length": 128},
+        "pipeline": {
+            "workflow": {
+                "outputs": {"tokens": {"role": "tokens"}},
+                "components": {"encoder": component("encoder.onnx"), "decoder": component("model.onnx")},
+                "steps": [encode, loop],
+            }
+        },
+    }
+    import_workflow(exported.write(), tmp_path / "made")
+    assert gp.validate(tmp_path / "made")[1] == ()
+    assert _answers(tmp_path / "made", exported.package, temperature=0)
