@@ -40,6 +40,20 @@ def windowed() -> tuple[Any, Any]:
     return transformers.MistralForCausalLM, transformers.MistralConfig(**SIZES, sliding_window=6)
 
 
+def mixed() -> tuple[Any, Any]:
+    """Two layers of three see the last 6 tokens, and scores are capped."""
+    kinds = ["sliding_attention", "full_attention", "sliding_attention"]
+    options: dict[str, Any] = {
+        "sliding_window": 6,
+        "layer_types": kinds,
+        "query_pre_attn_scalar": 16,
+        "final_logit_softcapping": None,
+    }
+    options["tie_word_embeddings"] = False
+    config = transformers.Gemma2Config(**SIZES, **options)
+    return transformers.Gemma2ForCausalLM, config
+
+
 def hybrid() -> tuple[Any, Any]:
     """Convolutions with state in two layers of three, attention in one."""
     config = transformers.Lfm2Config(
@@ -59,9 +73,11 @@ def hybrid() -> tuple[Any, Any]:
         (llama, "int8", {}),
         (llama, "fp32", {"prune_lm_head": True}),
         (windowed, "fp32", WHOLE),
+        (mixed, "fp32", WHOLE),
+        (mixed, "int4", WHOLE),
         (hybrid, "fp32", {}),
     ],
-    ids=["float32", "int4", "int8", "logits of the last token", "window", "hybrid"],
+    ids=["float32", "int4", "int8", "logits of the last token", "window", "mixed", "mixed int4", "hybrid"],
 )
 def test_tokens_are_those_of_onnxruntime_genai(
     tiny_model: Callable[..., Path],
