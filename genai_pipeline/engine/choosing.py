@@ -57,6 +57,7 @@ class Chooser:
     def __init__(self, rules: LoopRules) -> None:
         self._rules = rules
         self._suppressed = np.array(rules.suppressed, np.int64) if rules.suppressed else None
+        self._not_first = np.array(rules.not_first, np.int64)
         self._masks = GrowingArray(np.dtype(np.int32))
         self._worker: MaskWorker | None = None  # made when the first constrained sequence comes
         self._mask_rows: dict[int, int] = {}  # sequence -> its row of the masks that are being filled
@@ -150,6 +151,8 @@ class Chooser:
         sequence = place.sequence
         index = sequence.num_generated + len(place.picks.tokens)
         banned = sequence.not_yet if index < sequence.options.min_new_tokens else self._suppressed
+        if index == 0 and len(self._not_first):
+            banned = self._not_first if banned is None else np.union1d(banned, self._not_first)
         mask = None if sequence.constraint is None else self._mask(place, sequence.constraint)
         if sequence.budget is not None and sequence.budget.forced is not None:
             mask = self._only(sequence.budget.forced)
@@ -181,7 +184,7 @@ def forced_tokens(sequence: Sequence, banned: frozenset[int]) -> list[int]:
     """Tokens that a constraint leaves no choice in, so that they need no run of their own.
 
     They are left to the sampler where they are too few to pay for, where their probabilities are wanted, and where
-    options may forbid them; ``banned`` are those that the loop never chooses.
+    options may forbid them; ``banned`` are those that the loop does not choose there.
     """
     options = sequence.options
     if sequence.constraint is None or options.logprobs or sequence.num_generated < len(options.forced_token_ids):

@@ -59,6 +59,7 @@ class DecodeLoop:
         self._ran: Lane | None = None  # the last lane that did
         self._chooser = Chooser(rules)
         self._suppressed = frozenset(rules.suppressed)
+        self._not_first = frozenset(rules.suppressed + rules.not_first)
         self._per_run = bool(PER_RUN & self._lanes["decode"].loop_reads)
         self._given = GivenState(stage.body, keeper.components)
         self._rows: dict[int, Sequence] = {}
@@ -154,7 +155,7 @@ class DecodeLoop:
 
     def forced(self, sequence: Sequence) -> list[int]:
         """Tokens that must come next whatever the model says, and so need no run of their own."""
-        return forced_tokens(sequence, self._suppressed)
+        return forced_tokens(sequence, self._suppressed if sequence.num_generated else self._not_first)
 
     def ending(self, sequence: Sequence, token: int, *, last: bool) -> FinishReason | None:
         """Why ``sequence`` ends with a token that has just joined it, if it does; its text has been pushed.

@@ -29,6 +29,7 @@ class LoopRules:
     snapshots: bool  # whether state can be resumed only where a snapshot was taken, as recurrent state
     batches_rows: bool = False  # whether a batch is a range of rows, as where state lies in arenas
     drafts_alone: bool = False  # whether several tokens on top of a past run in single rows only
+    not_first: tuple[int, ...] = ()  # not chosen as the first token of an answer
     vocabulary: int = 0  # width of the logits
     decoder: Callable[[frozenset[int]], PieceDecoder] | None = None  # makes one that shows these control tokens
     reader: AnswerReader | None = None  # tells the parts of answers apart; None for loops without text

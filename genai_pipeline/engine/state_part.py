@@ -136,6 +136,7 @@ def _rules(
         bounds=bounds,
         end_ids=end_ids,
         suppressed=_ids(decode.suppress, tokenizer),
+        not_first=_ids(decode.begin_suppress, tokenizer),
         streams=bool({f"{stage.id}.tokens", f"{stage.id}.text"} & set(plan.outputs.values())),
         snapshots=bool(updates & SNAPSHOT_UPDATES),
         vocabulary=vocabulary,

@@ -123,6 +123,7 @@ class StageBuilder:
             positions=self._call(get("positions")),
             walk=self._walk(get("walk")),
             suppress=several(get("suppress")),
+            begin_suppress=several(get("begin_suppress")),
             times=self._times(get("times")),
             stop=self._stop(get("stop")),
             tokenizer=plain(get("tokenizer")),

@@ -324,6 +324,7 @@ class DecodeSpec:
     positions: OpCallSpec | None = None
     walk: WalkSpec | None = None
     suppress: tuple[str | int, ...] = ()
+    begin_suppress: tuple[str | int, ...] = ()  # not chosen as the first token
     times: TimesSpec | None = None
     stop: StopSpec | None = None
     tokenizer: str | None = None

@@ -100,13 +100,15 @@ def _decode_stages(stages: Sequence[StageSpec]) -> Iterator[StageSpec]:
 
 def _check_loop_tokens(stage: StageSpec, tokenizer: Tokenizer, problems: Problems) -> None:
     """Tokens that a loop suppresses or stops at."""
-    assert stage.decode is not None
-    stops = stage.decode.stop.tokens if stage.decode.stop is not None else ()
-    for field, tokens in (("suppress", stage.decode.suppress), ("stop.tokens", stops)):
+    decode = stage.decode
+    assert decode is not None
+    stops = decode.stop.tokens if decode.stop is not None else ()
+    named = (("suppress", decode.suppress), ("begin_suppress", decode.begin_suppress), ("stop.tokens", stops))
+    for field, tokens in named:
         for index, token in enumerate(tokens):
             at = replace(stage.at, path=f"{stage.at.path}.{field}[{index}]")
             tokenizer.vocabulary.resolve(field, token, at, problems)
-    _check_times(stage.decode, tokenizer, problems)
+    _check_times(decode, tokenizer, problems)
 
 
 def _check_times(decode: DecodeSpec, tokenizer: Tokenizer, problems: Problems) -> None:

@@ -53,6 +53,20 @@ def test_what_the_loop_suppresses_stays_suppressed(open_tiny: Any) -> None:
     assert not {"1", "a"} & set(text)
 
 
+@pytest.mark.parametrize("tokens", [["a"], ["a", "</s>"]])
+def test_what_may_not_begin_an_answer_may_follow(open_tiny: Any, tokens: list[str]) -> None:
+    def edit(metadata: dict[str, Any]) -> None:
+        metadata["stages"][0]["begin_suppress"] = tokens
+
+    pipe, _ = open_tiny("flat", probabilities={"a": 0.5, "</s>": 0.2, "b": 0.1, "c": 0.05}, edit=edit)
+    first = "" if tokens == ["a"] else "b" + "a" * 5
+    assert pipe.generate("x", raw=True, temperature=0, max_new_tokens=6).text == first
+    least = pipe.generate("x", raw=True, temperature=0, min_new_tokens=2, max_new_tokens=6)
+    assert least.text == "b" + "a" * 5
+    bound = pipe.generate("x", raw=True, temperature=0, max_new_tokens=6, choices=["ab", "ca"])
+    assert bound.text == "ca"
+
+
 def test_a_piece_of_a_prompt_is_there_under_its_condition(open_tiny: Any) -> None:
     def edit(metadata: dict[str, Any]) -> None:
         metadata["inputs"] = {"parameters": {"loud": {"type": "boolean", "default": False}, "letter": letters}}

@@ -141,12 +141,11 @@ def _times(source: Source, words: dict[int, str], program: list[dict[str, Any]])
 
 
 def _never(source: Source) -> dict[str, Any]:
-    """Tokens that are never chosen."""
+    """Tokens that are never chosen, and those that are not chosen first."""
     config, report = source.generation, source.report
-    if "begin_suppress_tokens" in config:
-        why = "an answer that begins empty is that to silence, which is left out before"
-        report.dropped(config.file, "begin_suppress_tokens", why)
-    never = [token for token in config.integers("suppress_tokens") if token >= 0]
-    if never:
-        report.mapped(config.file, "suppress_tokens", "the loop's suppress")
-    return {"suppress": never} if never else {}
+    fields = {}
+    for key, field in (("suppress_tokens", "suppress"), ("begin_suppress_tokens", "begin_suppress")):
+        if never := [token for token in config.integers(key) if token >= 0]:
+            report.mapped(config.file, key, f"the loop's {field}")
+            fields[field] = never
+    return fields

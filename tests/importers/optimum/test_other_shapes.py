@@ -96,7 +96,8 @@ def whisper(folder: Callable[..., Any], parts: Any) -> Any:
     decoder = parts.renamed(source.tiny(), parts.cross_name)
     source.graph("decoder_model_merged.onnx", parts.with_switch(decoder))
     source.json("preprocessor_config.json", FEATURES)
-    source.json("generation_config.json", {"decoder_start_token_id": 0, "eos_token_id": 1, "suppress_tokens": [2]})
+    never = {"suppress_tokens": [2], "begin_suppress_tokens": [1]}
+    source.json("generation_config.json", {"decoder_start_token_id": 0, "eos_token_id": 1, **never})
     return source
 
 
@@ -121,3 +122,9 @@ def test_the_audio_program_has_the_extractors_numbers(folder: Callable[..., Any]
     assert steps["resample"]["rate"] == 16000
     assert steps["window"]["seconds"] == steps["pad"]["seconds"] == 2
     assert {key: steps["log_mel"][key] for key in ("n_fft", "hop", "mels")} == {"n_fft": 400, "hop": 160, "mels": 80}
+
+
+def test_what_may_not_begin_an_answer_is_kept(folder: Callable[..., Any], parts: Any, tmp_path: Path) -> None:
+    import_optimum(whisper(folder, parts).path, tmp_path / "made")
+    metadata = (tmp_path / "made" / "inference_metadata.yaml").read_text()
+    assert "begin_suppress: [1]" in metadata
