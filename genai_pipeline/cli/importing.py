@@ -44,8 +44,7 @@ def import_gguf(
     output: Output = ctx.obj
     with output.progress() as progress:
         folder = gguf.import_gguf(source, target, precision=precision, name=name, layers=layers, progress=progress)
-    output.note(f"made {folder} ({precision})")
-    write(f"{folder}\n")
+    _made(output, folder, precision)
 
 
 def import_ctranslate2(
@@ -63,8 +62,7 @@ def import_ctranslate2(
     output: Output = ctx.obj
     with output.progress() as progress:
         folder = ctranslate2.import_ctranslate2(source, target, precision=precision, name=name, progress=progress)
-    output.note(f"made {folder} ({precision})")
-    write(f"{folder}\n")
+    _made(output, folder, precision)
 
 
 def import_genai_config(
@@ -120,7 +118,12 @@ def import_workflow(
 
 
 def _tell(output: Output, report: ImportReport, target: Path) -> None:
-    """What became of every key as notes, the folder as the product."""
+    """What became of every key as notes, then the folder."""
     output.note(report.text().rstrip())
-    output.note(f"made {target}")
-    write(f"{target}\n")
+    _made(output, target)
+
+
+def _made(output: Output, folder: Path, precision: str = "") -> None:
+    """A note with the precision where one was chosen, the folder as the product."""
+    output.note(f"made {folder} ({precision})" if precision else f"made {folder}")
+    write(f"{folder}\n")
