@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict, Unpack
+from typing import Any, Final, TypedDict, Unpack
 
 from genai_pipeline.errors import OptionError
 from genai_pipeline.option_values import boolean, integer
@@ -18,6 +18,13 @@ DEFAULT_PREFILL_CHUNK = 512
 MAX_THREADS = 1024
 DEFAULT_CONTEXT = 4096  # of packages that declare none
 
+
+# Load options that the environment may give, by its variables.
+VARIABLES: Final = {
+    "GENAI_PIPELINE_BACKEND": "backend",
+    "GENAI_PIPELINE_PROVIDERS": "providers",
+    "GENAI_PIPELINE_THREADS": "threads",
+}
 
 Check = Callable[[str, Any], Any]
 
@@ -97,6 +104,25 @@ class LoadOptions:
                 hint='say how much it may hold: cache_disk="10GiB"',
             )
         return options
+
+
+def environment_options(environment: Mapping[str, str]) -> dict[str, Any]:
+    """Load options from the environment, each checked; an empty variable is not set. Raises OptionError by variable."""
+    found: dict[str, Any] = {}
+    for variable, name in VARIABLES.items():
+        text = environment.get(variable, "").strip()
+        if not text:
+            continue
+        given: Any = text
+        if name == "threads" and text.isdecimal():
+            given = int(text)
+        elif name == "providers":
+            given = [part.strip() for part in text.split(",") if part.strip()]
+        try:
+            found[name] = _CHECKS[name](name, given)
+        except OptionError as error:
+            raise OptionError(f"{variable}: {error.message}", param=name, hint=error.hint) from error
+    return found
 
 
 def _integer(low: int, high: int | None = None) -> Check:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from genai_pipeline.checking import accept, available_providers, check_package
-from genai_pipeline.config import LoadArguments, LoadOptions
+from genai_pipeline.config import LoadArguments, LoadOptions, environment_options
 from genai_pipeline.errors import OptionError
 from genai_pipeline.pipeline import Pipeline
 from genai_pipeline.problems import Problem, Problems
@@ -47,14 +48,15 @@ def load(
 ) -> Pipeline:
     """Load a package by folder, metadata file or known name, which is pulled on first use.
 
-    ``arguments`` are those of ``config.LoadArguments``; ``profile`` writes a trace of the engine to that file. Raises
+    ``arguments`` are those of ``config.LoadArguments``, and win over variables of the environment; ``profile`` writes
+    a trace of the engine to that file. Raises
     PackageNotFoundError, PackageInvalidError with every problem, BackendError or OptionError.
     """
     from genai_pipeline.importers.progress import silent
     from genai_pipeline.importers.pull import lending, resolve
     from genai_pipeline.kv.budget import machine_memory, parse_memory
 
-    options = LoadOptions.of(**arguments)
+    options = LoadOptions.of(**{**environment_options(os.environ), **arguments})
     parse_memory(options.memory, machine_memory())
     path = resolve(package, precision=precision, progress=progress or silent)
     checked = check_package(path, lending(progress or silent), providers=options.providers, precision=precision)

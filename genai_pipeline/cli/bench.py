@@ -63,6 +63,7 @@ def bench(
     memory: Annotated[str | None, typer.Option(help="Bound of cache memory: 2GiB, 0.5, auto.")] = None,
     no_prefix_cache: Annotated[bool, typer.Option("--no-prefix-cache", help="Compute every prompt in full.")] = False,
     policy: Annotated[str | None, typer.Option(help="Who comes first: priority, first_come, fair_share.")] = None,
+    backend: Annotated[str | None, typer.Option(help="auto, ort, nxrt, or another that is installed.")] = None,
     provider: Annotated[list[str] | None, typer.Option(help="cpu, cuda, ... (repeatable, first choice first).")] = None,
     profile: Annotated[str | None, typer.Option(metavar="FILE", help="Write a trace for Perfetto there.")] = None,
 ) -> None:
@@ -74,7 +75,13 @@ def bench(
     _at_least("warm_up", warm_up, 0)
     _check_peer(peer)
     given: dict[str, Any] = {"threads": threads, "providers": provider or None, "context_length": context_length}
-    given |= {"prefill_chunk": prefill_chunk, "max_batch": max_batch, "memory": memory, "policy": policy}
+    given |= {
+        "backend": backend,
+        "prefill_chunk": prefill_chunk,
+        "max_batch": max_batch,
+        "memory": memory,
+        "policy": policy,
+    }
     given |= {"prefix_cache": False if no_prefix_cache else None, "profile": profile}
     options = {name: value for name, value in given.items() if value is not None}
     path, encode = _package(ctx.obj, package, precision)

@@ -142,6 +142,7 @@ LOADING: Final = OptionGroup(
     "Loading and running",
     {
         "precision": option(str, help="Of a known package: the variant to use."),
+        "backend": option(str, metavar="NAME", help="auto, ort (ONNX Runtime), nxrt, or another that is installed."),
         "providers": option(list[str], "--provider", help="cpu, cuda, ... (repeatable, first choice first)."),
         "threads": option(int, help="Threads of the runtime (default: what the machine gives)."),
         "context_length": option(int, help="Lower the package's context to this."),
@@ -158,9 +159,9 @@ SPECULATION: Final = OptionGroup(
 )
 
 SCORE_LOADING: Final = LOADING.only(
-    "precision", "providers", "threads", "context_length", "prefill_chunk", "memory", "profile"
+    "precision", "backend", "providers", "threads", "context_length", "prefill_chunk", "memory", "profile"
 )
 
-TASK_LOADING: Final = LOADING.only("precision", "providers", "threads", "memory", "profile")
+TASK_LOADING: Final = LOADING.only("precision", "backend", "providers", "threads", "memory", "profile")
 
 SAMPLING: Final = (LENGTH, CHOOSING, PENALTIES, LOGPROBS, SPECULATION)  # what becomes options of generation

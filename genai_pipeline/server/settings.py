@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from genai_pipeline.config import environment_options
 from genai_pipeline.errors import OptionError
 from genai_pipeline.server.config import Served, ServerConfig, checked
 from genai_pipeline.server.config_file import read_config
@@ -29,7 +30,7 @@ _SAME: Final = (
 
 def from_command(packages: Iterable[str], loading: Mapping[str, Any], given: Mapping[str, Any]) -> ServerConfig:
     """The configuration that the command's options mean. Raises OptionError, PackageError or ConfigInvalidError."""
-    load = dict(loading)
+    load = {**environment_options(os.environ), **loading}
     precision = load.pop("precision", None)
     file = given.get("config")
     base = {} if file is None else read_config(file, load)
