@@ -60,7 +60,7 @@ $(VENV)/.installed-server: pyproject.toml | $(BIN)/python
 	@touch $@ $(VENV)/.installed-cpu
 
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
-	$(PIP_INSTALL) -e '.[cpu,structured,server,chat,image,audio,dev]'
+	$(PIP_INSTALL) -e '.[cpu,structured,server,chat,image,audio,nxrt,dev]'
 	@touch $@ $(VENV)/.installed-cpu $(VENV)/.installed-server
 
 clean:

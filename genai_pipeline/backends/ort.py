@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,27 +13,16 @@ from genai_pipeline.backends.ort_graph import OrtGraph
 from genai_pipeline.backends.ort_memory import device_memory
 from genai_pipeline.backends.protocol import LoadRequest
 from genai_pipeline.backends.providers import ProviderChoice, choose, long_name, short_name
+from genai_pipeline.backends.rewriting import rewrite
 from genai_pipeline.backends.runtime import onnxruntime
 from genai_pipeline.backends.threads import POOL
 from genai_pipeline.errors import GraphLoadError, OptionError, ProviderFallbackWarning
 from genai_pipeline.graph import onnx_file
-from genai_pipeline.graph.external_data import LoadableGraph, load_model, loadable_graph
-from genai_pipeline.graph.lifted_noise import lift_random_nodes
-from genai_pipeline.graph.logit_rows import rewrite_logit_rows
-from genai_pipeline.graph.signature import GraphSignature
+from genai_pipeline.graph.external_data import LoadableGraph, loadable_graph
 from genai_pipeline.metadata.session_keys import ASSIGNMENT, DATA_FOLDER, RESERVED
 
 _CPU = "CPUExecutionProvider"
 _NO_CPU = "session.disable_cpu_ep_fallback"
-
-
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """What the session is created from, the output that was rewritten, and what is worth saying about it."""
-
-    graph: LoadableGraph
-    logits: str | None
-    notes: tuple[str, ...] = ()
 
 
 class OrtBackend:
@@ -64,10 +52,11 @@ class OrtBackend:
         options = _session_options(runtime, request, choice)
         pool = POOL.ensure(runtime, self._threads)
         signature = onnx_file.read_signature(Path(request.path), Path(request.root))
-        source = _source(request, signature)
-        if source.graph.folder is not None:
-            options.add_session_config_entry(DATA_FOLDER, source.graph.folder)
-        session = _create(runtime, request, choice, options, source.graph)
+        rewritten = rewrite(request, signature)
+        graph = loadable_graph(Path(request.path), Path(request.root), rewritten.model)
+        if graph.folder is not None:
+            options.add_session_config_entry(DATA_FOLDER, graph.folder)
+        session = _create(runtime, request, choice, options, graph)
         placement = _placement(session)
         idle = tuple(
             f"provider '{short_name(name)}' was loaded but runs no node of '{request.component}'"
@@ -79,32 +68,11 @@ class OrtBackend:
             session,
             request.component,
             placement=placement,
-            notes=(*choice.notes, *pool.notes, *source.notes, *idle),
+            notes=(*choice.notes, *pool.notes, *rewritten.notes, *idle),
             source=signature,
-            logits=source.logits,
+            rewritten=rewritten,
             memory=device_memory(runtime, session, placement),
         )
-
-
-def _source(request: LoadRequest, signature: GraphSignature) -> _Source:
-    """The file as it is, or rewritten in memory: where it draws random numbers, or only some logits are wanted."""
-    path, root = Path(request.path), Path(request.root)
-    for node in signature.random_nodes:
-        if node.fault:
-            message = f"component '{request.component}': node {node} draws random numbers that no seed can repeat"
-            raise GraphLoadError(f"{message}: {node.fault}")
-    if request.logits is None and not signature.random_nodes:
-        return _Source(loadable_graph(path, root), None)
-    model = load_model(path, root)
-    lifted = lift_random_nodes(model)
-    notes = () if not lifted else (f"'{request.component}' draws random numbers that follow from the request's seed",)
-    if request.logits is None:
-        return _Source(loadable_graph(path, root, model), None, notes)
-    result = rewrite_logit_rows(model, request.logits)
-    if not result.rewritten:
-        note = f"'{request.component}' computes the logits of every token of a run: {result.reason}"
-        return _Source(loadable_graph(path, root, model if lifted else None), None, (*notes, note))
-    return _Source(loadable_graph(path, root, model), request.logits, notes)
 
 
 def _session_options(runtime: Any, request: LoadRequest, choice: ProviderChoice) -> Any:

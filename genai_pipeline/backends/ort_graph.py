@@ -7,18 +7,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from genai_pipeline.backends.dtypes import runtime_dtype_name
 from genai_pipeline.backends.ort_binding import OrtBinding
 from genai_pipeline.backends.ort_memory import OrtMemory
 from genai_pipeline.backends.protocol import Abilities, Memory
-from genai_pipeline.graph.logit_rows import LOGIT_ROWS
-from genai_pipeline.graph.signature import GraphSignature, Port
+from genai_pipeline.backends.rewriting import Rewritten
+from genai_pipeline.backends.session_ports import session_signature
+from genai_pipeline.graph.signature import GraphSignature
 
 
 class OrtGraph:
     """A session with what bindings need at hand; ``place`` is the runtime's name for the host's memory.
 
-    ``logits``: the output that was rewritten to give only the rows that ``logit_rows`` asks for, or None.
+    ``source`` are the ports of the file, ``rewritten`` what was changed in it.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class OrtGraph:
         placement: Mapping[str, int],
         notes: tuple[str, ...],
         source: GraphSignature,
-        logits: str | None,
+        rewritten: Rewritten,
         memory: OrtMemory | None = None,
     ) -> None:
         self.component = component
@@ -42,11 +42,10 @@ class OrtGraph:
         # The runtime copies an input to the device when it is bound, not when it runs.
         self.copies_inputs = memory is not None or any(name != "cpu" for name in placement)
         self.new_run_options = runtime.RunOptions
-        rewritten = frozenset() if logits is None else frozenset({logits, LOGIT_ROWS})
-        self._signature = session_signature(session, source, rewritten)
+        self._signature = session_signature(session, source, rewritten.changed_ports)
         self._placement = placement
         self._notes = notes
-        self._logit_rows = logits is not None
+        self._logit_rows = rewritten.logits is not None
         self._seconds = 0.0
         self._bindings: weakref.WeakSet[OrtBinding] = weakref.WeakSet()
 
@@ -118,23 +117,3 @@ class OrtGraph:
         for binding in list(self._bindings):
             binding.close()
         self.session = self.native = None
-
-
-def session_signature(session: Any, source: GraphSignature, rewritten: frozenset[str]) -> GraphSignature:
-    """Ports of a session: as the file has them, except for those that a rewrite added or changed."""
-
-    def port(arg: Any, known: Mapping[str, Port]) -> Port:
-        return known[arg.name] if arg.name in known and arg.name not in rewritten else _port(arg)
-
-    return GraphSignature(
-        inputs={arg.name: port(arg, source.inputs) for arg in session.get_inputs()},
-        outputs={arg.name: port(arg, source.outputs) for arg in session.get_outputs()},
-        opset=source.opset,
-        metadata=source.metadata,
-        windows=source.windows,
-    )
-
-
-def _port(arg: Any) -> Port:
-    shape = tuple(dim if isinstance(dim, int) else dim or "" for dim in arg.shape)
-    return Port(arg.name, runtime_dtype_name(arg.type), shape)

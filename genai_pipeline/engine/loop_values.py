@@ -79,6 +79,11 @@ def _positions(frame: Frame, out: GrowingArray) -> None:
         positions[...] = frame.starts + np.arange(frame.width)
 
 
+def _padded_lengths(frame: Frame, out: GrowingArray) -> None:
+    """p + S: where causal attention counts back from the length, padding then stays behind every real token."""
+    out.resize((frame.size,))[...] = [start + frame.width for start in frame.batch.starts]
+
+
 def _vector(of: Callable[[Batch], Sequence[int]]) -> Fill:
     def fill(frame: Frame, out: GrowingArray) -> None:
         out.resize((frame.size,))[...] = of(frame.batch)
@@ -101,6 +106,7 @@ VALUES: Mapping[str, Fill] = {
     "past_length": _vector(lambda batch: batch.starts),
     "write_indices": _vector(lambda batch: batch.starts),
     "total_length": _vector(lambda batch: batch.stops),
+    "padded_length": _padded_lengths,
     "sequence_lengths": _vector(lambda batch: batch.counts),
     "last_index": _vector(lambda batch: [stop - 1 for stop in batch.stops]),
     "max_length": _scalar(lambda frame: frame.total_width),

@@ -94,6 +94,22 @@ def loadable_graph(path: Path, root: Path, model: ir.Model | None = None) -> Loa
     return LoadableGraph(onnx_file.model_bytes(model, anchor), anchor if files else None)
 
 
+def write_beside_links(graph: LoadableGraph, path: Path, root: Path, folder: Path) -> Path:
+    """Write the bytes of a graph made from ``path`` into ``folder``, with a link where it expects each file of weights.
+
+    For runtimes that look for weights beside the model only, and infer no shapes themselves. Raises GraphFileError.
+    """
+    assert isinstance(graph.source, bytes)
+    for file in _checked_files(path, root).values():
+        link = folder / file.relative_to(file.anchor)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        if not link.is_symlink():
+            link.symlink_to(file)
+    written = folder / "model.onnx"
+    written.write_bytes(onnx_file.with_shapes(graph.source))
+    return written
+
+
 def _checked_files(path: Path, root: Path) -> Mapping[str, Path]:
     """The resolved file of every location; raises GraphFileError for the first fault."""
     data = scan_external_data(path, root)

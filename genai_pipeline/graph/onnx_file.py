@@ -181,6 +181,14 @@ def model_bytes(model: ir.Model, anchor: str) -> bytes:
     return serialized
 
 
+def with_shapes(serialized: bytes) -> bytes:
+    """A serialized model with the types and shapes of its inner values, as far as they follow from its inputs."""
+    from onnx import shape_inference
+
+    inferred: bytes = shape_inference.infer_shapes(serialized).SerializeToString()
+    return inferred
+
+
 def _shown(path: Path, root: Path) -> str:
     """``path`` as messages show it: relative to the package where it is inside."""
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)

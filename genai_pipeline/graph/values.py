@@ -116,6 +116,7 @@ DECODE_VALUES: Final[tuple[_Field, ...]] = (
     ("position_ids", "tensor", "int64", (ROWS, NEW_TOKENS)),
     ("past_length", "integer", "int64", (ROWS,)),
     ("total_length", "integer", "int64", (ROWS,)),
+    ("padded_length", "integer", "int64", (ROWS,)),
     ("sequence_lengths", "integer", "int64", (ROWS,)),
     ("last_index", "integer", "int64", (ROWS,)),
     ("max_length", "integer", "int64", ()),

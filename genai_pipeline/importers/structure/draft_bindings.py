@@ -43,6 +43,8 @@ def loop_bindings(part: Part, sources: Mapping[str, str], text_source: bool) -> 
     values = dict(IN_LOOP)
     if not text_source:
         del values["source_mask"]
+    if not part.port_of("mask"):  # without a mask attention is causal by the length alone
+        values["total_length"] = "loop.padded_length"
     return {
         name: sources[name] if name in sources else _bound(finding, values) for name, finding in part.inputs.items()
     }
