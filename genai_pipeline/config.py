@@ -117,7 +117,7 @@ def environment_options(environment: Mapping[str, str]) -> dict[str, Any]:
         if name == "threads" and text.isdecimal():
             given = int(text)
         elif name == "providers":
-            given = [part.strip() for part in text.split(",") if part.strip()]
+            given = [text]
         try:
             found[name] = _CHECKS[name](name, given)
         except OptionError as error:
@@ -144,7 +144,12 @@ def _providers(name: str, given: Any) -> tuple[str, ...]:
         raise OptionError(f"{name} must be a name or a list of them, not {given!r}", param=name)
     if not names:
         raise OptionError(f"{name} is an empty list", param=name, hint="leave it out, or name 'cpu'")
-    return tuple(names)
+    from genai_pipeline.backends.provider_names import parse_provider, split_providers
+
+    entries = split_providers(names)
+    for entry in entries:
+        parse_provider(entry)
+    return entries
 
 
 def _backend(name: str, given: Any) -> str:

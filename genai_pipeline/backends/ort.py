@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,14 @@ from genai_pipeline.backends.ort_binding import QUIET
 from genai_pipeline.backends.ort_errors import MissingKernel, kernel_hint, missing_kernel, shorten
 from genai_pipeline.backends.ort_graph import OrtGraph
 from genai_pipeline.backends.ort_memory import device_memory
+from genai_pipeline.backends.ort_providers import (
+    SessionProviders,
+    attach_providers,
+    choose_providers,
+    placement_notes,
+)
 from genai_pipeline.backends.protocol import LoadRequest
-from genai_pipeline.backends.providers import ProviderChoice, choose, long_name, short_name
+from genai_pipeline.backends.providers import short_name
 from genai_pipeline.backends.rewriting import rewrite
 from genai_pipeline.backends.runtime import onnxruntime
 from genai_pipeline.backends.threads import POOL
@@ -46,7 +51,7 @@ class OrtBackend:
         (threads, configuration) or GraphLoadError (the runtime refuses the graph).
         """
         runtime = onnxruntime()
-        choice = choose(request.providers, runtime.get_available_providers(), required=request.providers_required)
+        choice = choose_providers(runtime, request)
         for note in choice.notes:
             warnings.warn(f"component '{request.component}': {note}", ProviderFallbackWarning, stacklevel=2)
         options = _session_options(runtime, request, choice)
@@ -58,24 +63,20 @@ class OrtBackend:
             options.add_session_config_entry(DATA_FOLDER, graph.folder)
         session = _create(runtime, request, choice, options, graph)
         placement = _placement(session)
-        idle = tuple(
-            f"provider '{short_name(name)}' was loaded but runs no node of '{request.component}'"
-            for name in choice.names
-            if short_name(name) not in placement
-        )
+        fallen = placement_notes(request.component, choice, placement)
         return OrtGraph(
             runtime,
             session,
             request.component,
             placement=placement,
-            notes=(*choice.notes, *pool.notes, *rewritten.notes, *idle),
+            notes=(*choice.notes, *pool.notes, *rewritten.notes, *fallen),
             source=signature,
             rewritten=rewritten,
             memory=device_memory(runtime, session, placement),
         )
 
 
-def _session_options(runtime: Any, request: LoadRequest, choice: ProviderChoice) -> Any:
+def _session_options(runtime: Any, request: LoadRequest, choice: SessionProviders) -> Any:
     options = runtime.SessionOptions()
     options.use_per_session_threads = False
     options.log_severity_level = QUIET
@@ -94,9 +95,8 @@ def _session_options(runtime: Any, request: LoadRequest, choice: ProviderChoice)
     return options
 
 
-def _create(runtime: Any, request: LoadRequest, choice: ProviderChoice, options: Any, graph: LoadableGraph) -> Any:
-    given: Mapping[str, Mapping[str, str]] = {long_name(n): dict(o) for n, o in request.provider_options}
-    providers = [(name, dict(given.get(name, {}))) for name in choice.names]
+def _create(runtime: Any, request: LoadRequest, choice: SessionProviders, options: Any, graph: LoadableGraph) -> Any:
+    providers = attach_providers(options, choice)
     source = graph.source if isinstance(graph.source, bytes) else str(graph.source)
     try:
         # enable_fallback=0: the runtime would print to stdout and go on with another provider.
@@ -105,15 +105,15 @@ def _create(runtime: Any, request: LoadRequest, choice: ProviderChoice, options:
         missing = missing_kernel(error)
         if missing is not None:
             raise _no_kernel(request, choice, missing) from error
-        hint = ""
+        hint, where = "", " and ".join(map(short_name, choice.names))
         if _CPU not in choice.names and "CPU EP" in str(error):
             hint = "name cpu as the last provider to let it run what the others cannot"
         raise GraphLoadError(
-            f"component '{request.component}': the runtime refuses the graph: {shorten(error)}", hint=hint
+            f"component '{request.component}': the runtime refuses the graph with {where}: {shorten(error)}", hint=hint
         ) from error
 
 
-def _no_kernel(request: LoadRequest, choice: ProviderChoice, missing: MissingKernel) -> GraphLoadError:
+def _no_kernel(request: LoadRequest, choice: SessionProviders, missing: MissingKernel) -> GraphLoadError:
     dtypes = onnx_file.node_dtypes(Path(request.path), Path(request.root), missing.op, missing.node)
     of_type = f" on {', '.join(dict.fromkeys(dtypes))}" if dtypes else ""
     which = f"node '{missing.node}' ({missing.op})" if missing.node else f"a node {missing.op}"

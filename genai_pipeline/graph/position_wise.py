@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from genai_pipeline.graph import onnx_file
@@ -172,8 +173,8 @@ def _like(
 
     def redo(emitter: Emitter, picked: Sequence[ir.Value]) -> ir.Value:
         rows = dict(zip(positional, picked, strict=True))
-        others = node.inputs if is_head else [_spread(emitter, item, leading, rank) for item in node.inputs]
-        inputs = [rows.get(index, other) for index, other in enumerate(others)]
+        spread = (lambda item: item) if is_head else partial(_spread, emitter, leading=leading, rank=rank)
+        inputs = [rows[index] if index in rows else spread(item) for index, item in enumerate(node.inputs)]
         return emitter.node(node.domain, node.op_type, inputs, merged)
 
     return Step(tuple(_value(node.inputs[index]) for index in positional), leading, redo, is_head)
@@ -189,7 +190,7 @@ def _is_spread(value: ir.Value | None, leading: int, rank: int | None) -> bool:
     return all(size == 1 for size in shape[: max(0, leading + len(shape) - rank)])
 
 
-def _spread(emitter: Emitter, value: ir.Value | None, leading: int, rank: int | None) -> ir.Value | None:
+def _spread(emitter: Emitter, value: ir.Value | None, *, leading: int, rank: int | None) -> ir.Value | None:
     """An operand that is the same at all positions, without the axis that two leading axes lose."""
     shape = shape_of(value)
     if leading == 1 or value is None or shape is None or rank is None or len(shape) < rank or len(shape) < 2:

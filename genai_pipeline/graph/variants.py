@@ -90,7 +90,9 @@ def _order(
     declared = component.session.providers if component.session is not None else ()
     if asked or declared:
         names = asked or declared
-        return tuple(dict.fromkeys(map(short_provider, names))), "asked for" if asked else "listed by the component"
+        return tuple(
+            dict.fromkeys(short_provider(name.partition("|")[0]) for name in names)
+        ), "asked for" if asked else "listed by the component"
     named = [provider for one in variants if (provider := _provider(one)) is not None]
     return tuple(dict.fromkeys((*named, DEFAULT_PROVIDER))), ""
 

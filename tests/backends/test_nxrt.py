@@ -90,7 +90,9 @@ def test_an_operator_without_kernel_is_named_at_load(tmp_path: Path) -> None:
     graph = GraphBuilder("odd")
     x = graph.input("x", "float32", ["a", 3])
     graph.output("y", graph.op("Det", graph.op("MatMul", x, x)), "float32", [])
-    with pytest.raises(GraphLoadError, match=r"component 'part': nxrt has no kernel for the operator ai.onnx::Det") as e:
+    with pytest.raises(
+        GraphLoadError, match=r"component 'part': nxrt has no kernel for the operator ai.onnx::Det"
+    ) as e:
         load(tmp_path, graph)
     assert e.value.hint == "use the backend ort"
 

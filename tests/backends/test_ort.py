@@ -175,7 +175,7 @@ def test_an_unknown_operator_is_refused_with_the_runtimes_own_words(
     graph = GraphBuilder("odd")
     x = graph.input("x", "float32", ["a"])
     graph.output("y", graph.op("Frobnicate", x), "float32", ["a"])
-    with pytest.raises(GraphLoadError, match=r"component 'part': the runtime refuses the graph: .*Frobnicate"):
+    with pytest.raises(GraphLoadError, match=r"component 'part': the runtime refuses the graph with cpu: .*Frobnicate"):
         load(tmp_path, graph)
     assert capfd.readouterr() == ("", "")
 

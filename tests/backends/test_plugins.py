@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import genai_pipeline as gp
+from genai_pipeline.backends.ort import OrtBackend
 from genai_pipeline.backends.ort_plugins import load_plugin
+from genai_pipeline.backends.protocol import Buffer, LoadRequest
 from genai_pipeline.backends.provider_names import ProviderSpec, parse_provider, split_providers
 from genai_pipeline.backends.runtime import onnxruntime
 from genai_pipeline.errors import OptionError, ProviderUnavailableError
+from genai_pipeline.testing import GraphBuilder, write_package
 
 
 @pytest.mark.parametrize(
@@ -54,3 +59,49 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
             load_plugin(onnxruntime(), asked)
         assert caught.value.exit_code == 5
         assert "pip install" in caught.value.hint
+
+
+def chain(folder: Path) -> Path:
+    """y = relu(x @ w): two nodes that a plugin on the CPU takes."""
+    graph = GraphBuilder("chain")
+    x, w = graph.input("x", "float32", ["a", 4]), graph.input("w", "float32", [4, 6])
+    graph.output("y", graph.op("Relu", graph.op("MatMul", x, w)), "float32", ["a", 6])
+    path = folder / "model.onnx"
+    graph.save(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("providers", "placement"),
+    [
+        (("plugin:nxrt-ep-cpu", "cpu"), {"cpu_ep": 2}),
+        (("plugin:nxrt-ep-cpu",), {"cpu_ep": 2}),
+        (("cpu",), {"cpu": 2}),
+    ],
+)
+def test_graphs_run_on_a_plugin_in_the_order_asked(
+    tmp_path: Path, providers: tuple[str, ...], placement: dict[str, int]
+) -> None:
+    path = chain(tmp_path)
+    request = LoadRequest("part", str(path), str(tmp_path), providers=providers)
+    graph = OrtBackend().load(request)
+    assert (dict(graph.placement), graph.notes) == (placement, ())
+    x, w = np.arange(-6, 6, dtype=np.float32).reshape(3, 4), np.ones((4, 6), np.float32)
+    binding = graph.binding()
+    binding.bind_input("x", Buffer.of(x))
+    binding.bind_input("w", Buffer.of(w))
+    binding.bind_output("y", None)
+    binding.run()
+    np.testing.assert_array_equal(binding.output("y"), np.maximum(x @ w, 0))
+
+
+def test_where_nodes_run_is_never_silent(tmp_path: Path) -> None:
+    package = write_package(tmp_path, update="append")
+    prompt = list(package.vocabulary.encode("bcd"))
+    with gp.load(package.path, providers="plugin:nxrt-ep-cpu,cpu") as pipe:
+        (graph,) = pipe._assembly.graphs.values()
+        total = sum(graph.placement.values())
+        on_cpu = graph.placement["cpu"]
+        assert f"{on_cpu} of the {total} nodes of 'decoder' run on the cpu" in graph.notes
+        tokens = pipe.generate(tokens=prompt, temperature=0, max_new_tokens=8, ignore_eos=True).tokens
+        assert list(tokens) == package.expected(prompt, 8)

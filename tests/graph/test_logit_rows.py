@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from hypothesis import given, settings
@@ -189,6 +190,20 @@ def test_quantised_heads_round_by_row_count_only(head: Head, rows: list[int]) ->
     assert rewrite_logit_rows(model, "logits").rewritten
     picked = run(model, {"x": x, LOGIT_ROWS: np.array(rows, np.int64)})
     assert np.allclose(picked, full[rows], rtol=1e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("head", EXACT.values(), ids=EXACT)
+def test_exporters_that_write_the_shape_of_every_value_change_nothing(head: Head) -> None:
+    ir = onnx_file.ir
+    serialized = ir.serde.serialize_model(model_with(head)).SerializeToString()
+    model = ir.serde.deserialize_model(onnx.load_from_string(onnx_file.with_shapes(serialized)))
+    x = random(3, 5, H, seed=9)
+    full = run(model, {"x": x}).reshape(15, V)
+    before = len(list(model.graph))
+    assert rewrite_logit_rows(model, "logits").rewritten
+    assert np.array_equal(run(model, {"x": x, LOGIT_ROWS: np.array([4, 9, 14], np.int64)}), full[[4, 9, 14]])
+    if head is softcapped:
+        assert len(list(model.graph)) == before + 2  # no node is left over
 
 
 @settings(max_examples=60, deadline=None)
