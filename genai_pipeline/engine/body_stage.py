@@ -171,6 +171,6 @@ def _feed(reads: BodyReads, binding: Binding, port: Port) -> Feed:
                 return CarryFeed(loop_name, dtype, rank)
             if loop_name != local:
                 return LoopFeed(loop_name, dtype, rank)
-            return BodyFeed(reads.keys[binding.expr.text], dtype)
+            return BodyFeed(reads.keys[binding.expr.text], dtype, rank)
     feed = ExpressionFeed(binding.expr, reads, dtype, rank, port.batched)
     return KeptFeed(feed) if reads.around(binding.expr) else feed

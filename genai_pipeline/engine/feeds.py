@@ -104,10 +104,15 @@ class BodyFeed:
 
     key: str
     dtype: np.dtype[Any]
+    rank: int | None
 
     def buffer(self, context: Context) -> Buffer:
-        """The producer's buffer, cast when the port has another dtype."""
-        return Buffer.of(np.ascontiguousarray(context.body[self.key].array, self.dtype))
+        """The producer's buffer, cast when the port has another dtype. Raises GraphRunError for another rank."""
+        array = context.body[self.key].array
+        if self.rank is not None and array.ndim != self.rank:
+            name = self.key.rpartition("/")[2]
+            raise GraphRunError(f"'{name}' has the shape {list(array.shape)} where its port takes {self.rank} axes")
+        return Buffer.of(np.ascontiguousarray(array, self.dtype))
 
     def forget(self) -> None:
         """Nothing is kept."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import genai_pipeline.checking
 from genai_pipeline.engine.body_op import BodyOp
 from genai_pipeline.engine.body_stage import BodyStage
 from genai_pipeline.engine.body_values import BatchValue, RowValue
-from genai_pipeline.engine.feeds import ExpressionFeed
+from genai_pipeline.engine.feeds import BodyFeed, ExpressionFeed
 from genai_pipeline.errors import GraphRunError, OptionError, RequestError
 from genai_pipeline.testing import TinyPackage, write_package
 from genai_pipeline.testing.graphs.senses import embedding_rows
@@ -313,3 +314,11 @@ def test_what_a_body_cannot_do_is_refused_by_name(tmp_path: Path, change: dict[s
 
     _, problems = gp.validate(write_package(tmp_path, "kv", edit=odd).path)
     assert any("decode.body" in problem.message for problem in problems)
+
+
+def test_a_value_of_another_rank_than_its_port_is_named() -> None:
+    made: Any = SimpleNamespace(body={"generate/lengths": BatchValue(np.zeros(3), None)})
+    feed = BodyFeed("generate/lengths", np.dtype(np.float32), 2)
+    with pytest.raises(GraphRunError, match=r"'lengths' has the shape \[3\] where its port takes 2 axes"):
+        feed.buffer(made)
+    assert BodyFeed("generate/lengths", np.dtype(np.float32), 1).buffer(made).shape == (3,)
