@@ -27,6 +27,7 @@ _EXTRAS = {
     "hub": ("huggingface-hub",),
     "structured": ("llguidance",),
     "bench": ("onnxruntime-genai",),
+    "nxrt": ("nxrt", "nxrt-ep-cpu"),
 }
 _MIB = 1 << 20
 

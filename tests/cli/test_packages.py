@@ -98,7 +98,7 @@ def test_doctor_reports_machine_and_installation(command: Command, empty_cache: 
         f"{extra}: {re.split('[<>=]', requirement)[0]}"
         for extra, requirements in declared.items()
         for requirement in requirements
-        if extra not in ("cpu", "gpu", "dev", "browser")
+        if extra not in ("cpu", "gpu", "dev", "browser", "builders")
     }
     text = command("doctor")
     assert text.code == 0
