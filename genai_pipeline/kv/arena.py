@@ -8,8 +8,7 @@ sequence grows. A batch is a range of rows, bound by the address of its first. M
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
-from weakref import WeakKeyDictionary
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,61 +17,21 @@ from genai_pipeline.backends.protocol import Binding, Buffer
 from genai_pipeline.graph.plan import StatePlan
 from genai_pipeline.kv.geometry import TensorLayout
 from genai_pipeline.kv.memory import Region, resident_bytes
-from genai_pipeline.kv.storage import StateStorage
+from genai_pipeline.kv.row_ranges import RowRanges
 
 WARM_TOKENS = 512  # tokens whose memory an ended row keeps, so that the next one does not fault it in again
 
 
-class ArenaStorage(StateStorage):
+class ArenaStorage(RowRanges):
     """Rows [0, max_rows) of ``capacity`` tokens for the updates ``in_place`` and ``scatter``.
 
     ``capacity`` must make stripes whole pages of memory (``geometry.aligned_capacity``).
     """
 
     def __init__(self, plan: StatePlan, *, max_rows: int, capacity: int, warm_tokens: int = WARM_TOKENS) -> None:
-        self._capacity = capacity
+        super().__init__(max_rows=max_rows, capacity=capacity)
         self._warm_tokens = warm_tokens
         self._arenas = [_Arena(TensorLayout.of(tensor), max_rows, capacity) for tensor in plan.tensors]
-        self._lengths: dict[int, int] = {}  # live rows
-        self._touched = [0] * max_rows  # tokens whose memory may be in use, of ended rows too
-        self._bound: WeakKeyDictionary[Binding, tuple[int, int]] = WeakKeyDictionary()
-
-    @property
-    def pad_side(self) -> Literal["left", "right"]:
-        """Rows are padded at the end: each has its own length in the buffer."""
-        return "right"
-
-    def open(self, row: int) -> None:
-        """Give an empty row to a sequence."""
-        assert row not in self._lengths, f"row {row} is taken"
-        self._lengths[row] = 0
-
-    def bind(self, binding: Binding, rows: Sequence[int], lengths: Sequence[int], new: Sequence[int]) -> int:
-        """Bind the rows, which must be consecutive, unless they are bound already."""
-        first, count = rows[0], len(rows)
-        end = max(lengths) + max(new)  # of the longest row with the padding of the batch
-        assert end <= self._capacity or count > 1
-        for row in rows:
-            if self._touched[row] < end:
-                self._touched[row] = min(end, self._capacity)
-        if self._bound.get(binding) != (first, count):
-            assert list(rows) == list(range(first, first + count)), f"rows {rows} are not consecutive"
-            for arena in self._arenas:
-                arena.bind(binding, first, count)
-            self._bound[binding] = (first, count)
-        return max(lengths)
-
-    def commit(self, rows: Sequence[int], lengths: Sequence[int]) -> None:
-        """The rows now hold ``lengths`` tokens."""
-        for row, length in zip(rows, lengths, strict=True):
-            assert 0 <= length <= self._touched[row]
-            assert row in self._lengths
-            self._lengths[row] = length
-
-    def truncate(self, row: int, length: int) -> None:
-        """Forget everything from token ``length`` on; the next run writes over it."""
-        assert length <= self._lengths[row]
-        self._lengths[row] = length
 
     def move(self, source: int, target: int) -> None:
         """Move a live row into a free one by remapping its pages, or by copying its tokens where that is impossible."""
@@ -107,7 +66,7 @@ class ArenaStorage(StateStorage):
         assert len(tensors[0]) == stop - start
         for arena, saved in zip(self._arenas, tensors, strict=True):
             arena.tokens(row)[start:stop] = saved
-        self._touched[row] = max(self._touched[row], stop)
+        self._touch((row,), stop)
         self._lengths[row] = stop
 
     def resident_bytes(self) -> int | None:
@@ -119,6 +78,10 @@ class ArenaStorage(StateStorage):
         for arena in self._arenas:
             arena.region.close()
         self._bound.clear()
+
+    def _bind_range(self, binding: Binding, first: int, count: int) -> None:
+        for arena in self._arenas:
+            arena.bind(binding, first, count)
 
     def _discard(self, row: int, keep: int) -> None:
         if self._touched[row] > keep:

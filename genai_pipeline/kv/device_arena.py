@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Literal
-from weakref import WeakKeyDictionary
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +17,10 @@ from numpy.typing import NDArray
 from genai_pipeline.backends.protocol import Binding, Buffer, Memory
 from genai_pipeline.graph.plan import StatePlan
 from genai_pipeline.kv.geometry import TensorLayout
-from genai_pipeline.kv.storage import StateStorage
+from genai_pipeline.kv.row_ranges import RowRanges
 
 
-class DeviceArenaStorage(StateStorage):
+class DeviceArenaStorage(RowRanges):
     """Rows [0, max_rows) of ``capacity`` tokens in ``memory``, for the updates ``in_place`` and ``scatter``.
 
     ``blank``: a row starts from zeros, as graphs read more of it than they use. Raises CapacityError when the device
@@ -29,47 +28,9 @@ class DeviceArenaStorage(StateStorage):
     """
 
     def __init__(self, plan: StatePlan, memory: Memory, *, max_rows: int, capacity: int, blank: bool = False) -> None:
-        self._capacity = capacity
+        super().__init__(max_rows=max_rows, capacity=capacity)
         self._arenas = [_Arena(TensorLayout.of(tensor), memory, max_rows, capacity, blank) for tensor in plan.tensors]
-        self._lengths: dict[int, int] = {}  # live rows
-        self._touched = [0] * max_rows  # tokens that are not zeros any more, of ended rows too
         self._blank = blank
-        self._bound: WeakKeyDictionary[Binding, tuple[int, int]] = WeakKeyDictionary()
-
-    @property
-    def pad_side(self) -> Literal["left", "right"]:
-        """Rows are padded at the end: each has its own length in the buffer."""
-        return "right"
-
-    def open(self, row: int) -> None:
-        """Give an empty row to a sequence."""
-        assert row not in self._lengths, f"row {row} is taken"
-        self._lengths[row] = 0
-
-    def bind(self, binding: Binding, rows: Sequence[int], lengths: Sequence[int], new: Sequence[int]) -> int:
-        """Bind the rows, which must be consecutive, unless they are bound already."""
-        first, count = rows[0], len(rows)
-        end = max(lengths) + max(new)  # of the longest row with the padding of the batch
-        assert end <= self._capacity or count > 1
-        self._touch(rows, min(end, self._capacity))
-        if self._bound.get(binding) != (first, count):
-            assert list(rows) == list(range(first, first + count)), f"rows {rows} are not consecutive"
-            for arena in self._arenas:
-                arena.bind(binding, first, count)
-            self._bound[binding] = (first, count)
-        return max(lengths)
-
-    def commit(self, rows: Sequence[int], lengths: Sequence[int]) -> None:
-        """The rows now hold ``lengths`` tokens."""
-        for row, length in zip(rows, lengths, strict=True):
-            assert 0 <= length <= self._touched[row]
-            assert row in self._lengths
-            self._lengths[row] = length
-
-    def truncate(self, row: int, length: int) -> None:
-        """Forget everything from token ``length`` on; the next run writes over it."""
-        assert length <= self._lengths[row]
-        self._lengths[row] = length
 
     def move(self, source: int, target: int) -> None:
         """Copy a live row into a free one."""
@@ -122,14 +83,14 @@ class DeviceArenaStorage(StateStorage):
         self._arenas.clear()
         self._bound.clear()
 
+    def _bind_range(self, binding: Binding, first: int, count: int) -> None:
+        for arena in self._arenas:
+            arena.bind(binding, first, count)
+
     def _copy(self, source: int, target: int, start: int, stop: int) -> None:
         self._touch((target,), stop)
         for arena in self._arenas:
             arena.copy(source, target, start, stop)
-
-    def _touch(self, rows: Sequence[int], end: int) -> None:
-        for row in rows:
-            self._touched[row] = max(self._touched[row], end)
 
 
 class _Arena:
