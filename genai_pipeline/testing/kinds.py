@@ -38,7 +38,7 @@ class KindOptions:
     dtype: str = "float32"  # of the cache
     value_dtype: str | None = None  # of its value part, if it differs
     logits: str = "float32"
-    peak: float = 16.0  # the logit of the right token; others have at most half
+    peak: float = 64.0  # the logit of the right token; others have at most half
     size: int | None = None  # vocabulary size
     end_at: int | None = None  # kv: the end token from this position on
     script: Sequence[str | int] = ("O", " P", " Q", " R")  # script: tokens, unknown texts join the vocabulary

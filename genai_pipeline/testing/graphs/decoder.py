@@ -24,7 +24,7 @@ class Decoder:
     geometry: Geometry = field(default_factory=Geometry)
     takes: Literal["input_ids", "inputs_embeds"] = "input_ids"
     logits: str = "float32"
-    peak: float = 16.0  # the answer's logit; other tokens have 0 or half of it
+    peak: float = 64.0  # the answer's logit; other tokens have 0 or half of it
 
     def build(self) -> GraphBuilder:
         """The graph: tokens or embeddings, masks and cache in; ``logits`` [batch, sequence, vocabulary], cache out."""

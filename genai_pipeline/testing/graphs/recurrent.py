@@ -29,7 +29,7 @@ class RecurrentRule:
     layers: int = 2
     dtype: str = "float32"
     padded: bool = True
-    peak: float = 16.0
+    peak: float = 64.0
     logits: str = "float32"
 
     def bindings(self) -> Mapping[str, str]:

@@ -19,7 +19,7 @@ class TableRule:
     """next token = table[last token]; the graph takes nothing but ``input_ids``."""
 
     table: tuple[int, ...]
-    peak: float = 16.0
+    peak: float = 64.0
     logits: str = "float32"
 
     def bindings(self) -> Mapping[str, str]:
@@ -52,7 +52,7 @@ class PositionRule:
 
     vocabulary: int
     first: int = 0
-    peak: float = 16.0
+    peak: float = 64.0
     logits: str = "float32"
 
     def bindings(self) -> Mapping[str, str]:
