@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 from genai_pipeline.errors import OptionError
 from genai_pipeline.option_values import boolean, integer
 from genai_pipeline.problems import nearest, one_of
 from genai_pipeline.scheduler.policy import POLICIES
 from genai_pipeline.speculative.options import read_draft
+
+if TYPE_CHECKING:
+    from genai_pipeline.backends.protocol import Backend
 
 DEFAULT_MAX_BATCH = 16
 DEFAULT_PREFILL_CHUNK = 512
@@ -32,7 +35,7 @@ Check = Callable[[str, Any], Any]
 class LoadArguments(TypedDict, total=False):
     """What ``gp.load`` takes besides the package, its precision and a progress callback; see ``LoadOptions``."""
 
-    backend: str
+    backend: str | Backend
     providers: str | Sequence[str] | None
     threads: int | None
     context_length: int | None
@@ -54,6 +57,7 @@ class LoadArguments(TypedDict, total=False):
 class LoadOptions:
     """Runtime choices that do not change an answer on the reference provider.
 
+    ``backend`` is a name, or a ``backends.protocol.Backend`` that is made already.
     ``providers`` None takes the package's own list, else the CPU; ``threads`` None follows the cores of this
     process and its cgroup; ``context_length`` may only lower what the package declares. ``memory`` bounds the state of
     all sequences and the prefix cache together: bytes, a fraction of what is free, a text such as "2GiB", or "auto".
@@ -72,7 +76,7 @@ class LoadOptions:
     (the tokens so far), or a package with a smaller model. Tokens are the same with and without.
     """
 
-    backend: str = "auto"
+    backend: str | Backend = "auto"
     providers: tuple[str, ...] | None = None
     threads: int | None = None
     context_length: int | None = None
@@ -152,9 +156,12 @@ def _providers(name: str, given: Any) -> tuple[str, ...]:
     return entries
 
 
-def _backend(name: str, given: Any) -> str:
+def _backend(name: str, given: Any) -> str | Backend:
+    from genai_pipeline.backends.protocol import Backend
     from genai_pipeline.backends.registry import AUTO, backend_names
 
+    if isinstance(given, Backend):
+        return given
     return str(_one_of((AUTO, *backend_names()))(name, given))
 
 

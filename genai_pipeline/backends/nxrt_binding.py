@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import math
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +32,7 @@ class NxrtBinding:
         held = self._inputs.get(port)
         if held is None or (held.address, held.shape, held.dtype) != (buffer.address, buffer.shape, buffer.dtype):
             assert port in self._graph.signature.inputs, f"{self._graph.component} has no input '{port}'"
-            self._views[port] = host_view(buffer)
+            self._views[port] = buffer.array()
         self._inputs[port] = buffer  # an equal buffer may have another owner to keep alive
 
     def bind_output(self, port: str, buffer: Buffer | None) -> None:
@@ -60,7 +58,7 @@ class NxrtBinding:
                 if (result.shape, result.dtype) != (buffer.shape, buffer.dtype):
                     what = f"{result.dtype} {result.shape} where {buffer.dtype} {buffer.shape} was to come"
                     raise GraphRunError(f"component '{self._graph.component}': output '{name}' is {what}")
-                host_view(buffer)[...] = result
+                buffer.array()[...] = result
 
     def output(self, port: str) -> NDArray[Any]:
         """The value of an output that was bound to None."""
@@ -82,13 +80,3 @@ class NxrtBinding:
             return copied
         array: NDArray[Any] = np.from_dlpack(value)  # keeps the memory alive by itself
         return array
-
-
-def host_view(buffer: Buffer) -> NDArray[Any]:
-    """An array over the memory of a buffer."""
-    size = math.prod(buffer.shape)
-    if size == 0:
-        return np.empty(buffer.shape, buffer.dtype)
-    raw: Any = (ctypes.c_char * (size * buffer.dtype.itemsize)).from_address(buffer.address)
-    view: NDArray[Any] = np.frombuffer(raw, buffer.dtype)
-    return view.reshape(buffer.shape)

@@ -6,10 +6,12 @@ the name of a backend or of a provider.
 
 from __future__ import annotations
 
+import ctypes
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +37,15 @@ class Buffer:
         """The buffer of a C-contiguous array."""
         assert array.flags.c_contiguous
         return Buffer(array.__array_interface__["data"][0], array.shape, array.dtype, array)
+
+    def array(self) -> NDArray[Any]:
+        """An array over the same memory, which must be the host's."""
+        size = math.prod(self.shape)
+        if size == 0:
+            return np.empty(self.shape, self.dtype)
+        raw: Any = (ctypes.c_char * (size * self.dtype.itemsize)).from_address(self.address)
+        view: NDArray[Any] = np.frombuffer(raw, self.dtype)
+        return view.reshape(self.shape)
 
     def shaped(self, shape: tuple[int, ...]) -> Buffer:
         """The memory from the same address on in another shape; much cheaper than ``of`` in a decode step."""
@@ -157,6 +168,7 @@ class LoadedGraph(Protocol):
         """Free the graph."""
 
 
+@runtime_checkable
 class Backend(Protocol):
     """A runtime that loads graphs."""
 

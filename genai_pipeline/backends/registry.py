@@ -41,8 +41,16 @@ def backend_names() -> tuple[str, ...]:
     return (*_OWN, *_declared(), *_added)
 
 
-def make_backend(name: str, threads: int | None = None) -> Backend:
-    """The backend of a name; "auto" is the first that is installed. Raises OptionError, RuntimeMissingError."""
+def make_backend(name: str | Backend, threads: int | None = None) -> Backend:
+    """The backend of a name; "auto" is the first that is installed, and one that is made already is itself.
+
+    Raises OptionError, RuntimeMissingError.
+    """
+    if not isinstance(name, str):
+        if threads is not None:
+            message = f"threads={threads} was asked for, but the backend {name.name} is made already"
+            raise OptionError(message, param="threads", hint="make it with so many threads")
+        return name
     chosen = _installed(_MODULES) if name == AUTO else name
     if chosen in _added:
         return _added[chosen](threads)
