@@ -9,16 +9,20 @@ from __future__ import annotations
 from typing import Any
 
 from genai_pipeline.graph.signature import GraphSignature
+from genai_pipeline.importers.config_node import ConfigNode
 from genai_pipeline.importers.optimum.decoder import closing_fields, decode_stage, decoder_parts
 from genai_pipeline.importers.optimum.layout import ENCODER, MERGED, PLAIN, WITH_PAST, Layout
 from genai_pipeline.importers.optimum.ports import LOOP
 from genai_pipeline.importers.optimum.source import Source
+from genai_pipeline.importers.report import ImportReport
 
 COMMENT = "Imported from an encoder and a decoder that Optimum laid out: read the source once, then write the answer."
 ROLES = (MERGED, PLAIN, WITH_PAST)
 _SOURCE_PORTS = {"input_ids": "prompt.tokens", "attention_mask": "prompt.mask"}
 _LENGTHS = {"max_length": "max_new_tokens", "min_length": "min_new_tokens"}
-_TAKEN = frozenset({"decoder_start_token_id", "forced_bos_token_id", *_LENGTHS})
+START = "decoder_start_token_id"
+# Keys of generation_config.json that ``answer_defaults`` and the loop's prompt read.
+ANSWER_KEYS = frozenset({START, "forced_bos_token_id", *_LENGTHS})
 _STATES, _STATES_IN, _MASK_IN = "last_hidden_state", "encoder_hidden_states", "encoder_attention_mask"
 
 
@@ -42,31 +46,30 @@ def seq2seq_fields(source: Source) -> dict[str, Any]:
         "tokenizer": source.tokens(),
         "components": {**components, **decoders},
         "stages": body,
-        **closing_fields(source, _TAKEN, _of_answers(source)),
+        **closing_fields(source, ANSWER_KEYS, answer_defaults(source.generation, source.report)),
     }
 
 
-def _of_answers(source: Source) -> dict[str, Any]:
+def answer_defaults(config: ConfigNode, report: ImportReport) -> dict[str, Any]:
     """Defaults that count an answer's tokens with its start token, or say what comes right after that."""
-    config = source.generation
     defaults: dict[str, Any] = {}
     for key, name in _LENGTHS.items():
         if key in config and (length := config.integer(key)) > 1:
             defaults.setdefault(name, length - 1)
-            source.report.mapped(config.file, config.at(key), f"generation.defaults.{name}, without the start token")
+            report.mapped(config.file, config.at(key), f"generation.defaults.{name}, without the start token")
     if "forced_bos_token_id" in config:
         defaults["forced_token_ids"] = [config.integer("forced_bos_token_id")]
-        source.report.mapped(config.file, "forced_bos_token_id", "generation.defaults.forced_token_ids")
+        report.mapped(config.file, "forced_bos_token_id", "generation.defaults.forced_token_ids")
     return {**defaults, **{name: config.integer(name) for name in _LENGTHS.values() if name in config}}
 
 
 def start_token(source: Source) -> int:
     """The id that every answer begins with; refused when no file says it."""
     for config in (source.generation, source.text, source.config):
-        if "decoder_start_token_id" in config:
-            source.report.mapped(config.file, config.at("decoder_start_token_id"), "the loop's prompt")
-            return config.integer("decoder_start_token_id")
-    source.report.refused("config.json", "decoder_start_token_id", "missing: what an answer begins with is not said")
+        if START in config:
+            source.report.mapped(config.file, config.at(START), "the loop's prompt")
+            return config.integer(START)
+    source.report.refused("config.json", START, "missing: what an answer begins with is not said")
     return 0
 
 

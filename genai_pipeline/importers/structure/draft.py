@@ -16,6 +16,7 @@ from genai_pipeline.importers.structure.draft_bindings import (
 from genai_pipeline.importers.structure.draft_parts import component_lines, todo
 from genai_pipeline.importers.structure.parts import Assembly, Part
 from genai_pipeline.importers.structure.texts import Texts
+from genai_pipeline.importers.structure.unread import unread_lines
 from genai_pipeline.metadata.drafts import FIELD
 
 _PICTURE_RANK = 4  # batch, channels, height, width
@@ -64,6 +65,7 @@ def _generator(assembly: Assembly, decoder: Part, texts: Texts) -> Iterator[str]
         yield "    for_each: media"
         yield f"    inputs: {{{key_text(port)}: {_media_field(assembly.media, port)}}}"
         yield f"    outputs: {{{key_text(output)}: features}}"
+    yield from unread_lines(decoder)
     yield "  - id: generate"
     yield "    loop: decode"
     yield f"    prompt: {_prompt(assembly, texts)}"

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from genai_pipeline.importers.package_writer import flow
 from genai_pipeline.importers.structure.findings import Finding
 from genai_pipeline.importers.structure.parts import Part
+from genai_pipeline.importers.structure.unread import unread_values
 from genai_pipeline.metadata.drafts import MARK
 
 # Meaning -> what a decode loop publishes.
@@ -40,7 +41,7 @@ def loop_bindings(part: Part, sources: Mapping[str, str], text_source: bool) -> 
 
     ``text_source``: what the encoder reads is the prompt, so that a mask of its rows is the prompt's.
     """
-    values = dict(IN_LOOP)
+    values, sources = dict(IN_LOOP), {**unread_values(part), **sources}
     if not text_source:
         del values["source_mask"]
     if not part.port_of("mask"):  # without a mask attention is causal by the length alone
@@ -80,7 +81,7 @@ def key_text(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z_][\w./-]*", name, re.ASCII) and name.lower() not in _WORDS else flow(name)
 
 
-_TAKEN = frozenset({"prompt", "media", "parameters", "data", "loop", "encode", "generate", "read", "see"})
+_TAKEN = frozenset({"prompt", "media", "parameters", "data", "loop", "encode", "generate", "read", "see", "unread"})
 _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 
 

@@ -21,12 +21,14 @@ _DEPTH = 8  # of If nodes in If nodes
 @dataclass(frozen=True, slots=True)
 class GraphFacts:
     """``readers``: input -> nodes that read it; ``writers``: output -> types of the nodes that write it, of every
-    branch. Both look through casts. An output that is an input as it is has the writer ""."""
+    branch. Both look through casts. An output that is an input as it is has the writer "". ``unread``: inputs that
+    nothing reads and that come back in no output; a graph that reads none at all says nothing by that."""
 
     file: str
     signature: GraphSignature
     readers: Mapping[str, frozenset[Reader]] = field(default_factory=dict)
     writers: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    unread: frozenset[str] = frozenset()
 
     @property
     def inputs(self) -> Mapping[str, Port]:
@@ -51,7 +53,14 @@ def read_facts(folder: Path, file: str) -> GraphFacts:
         signature,
         {name: frozenset(found) for name, found in readers.items() if name in signature.inputs},
         {name: _writers(model.graph, name, frozenset(signature.inputs), 0) for name in signature.outputs},
+        _unread(model.graph, frozenset(signature.inputs)),
     )
+
+
+def _unread(graph: onnx.GraphProto, inputs: frozenset[str]) -> frozenset[str]:
+    named = {name for node in graph.node for name in node.input} | {output.name for output in graph.output}
+    named.update(name for _, name in _reads(graph))  # also inside branches
+    return inputs - named if inputs & named else frozenset()
 
 
 def _reads(graph: onnx.GraphProto) -> Iterator[tuple[Reader, str]]:

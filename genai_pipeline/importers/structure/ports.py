@@ -74,7 +74,8 @@ def input_meanings(facts: GraphFacts, states: Iterable[State]) -> dict[str, Find
             found[name] = finding
     _report_rivals(found)
     _by_elimination(ports, found)
-    return {name: found.get(name) or _open(ports[name]) for name in ports}
+    unread = certain("unread", "no node reads it")
+    return {name: found.get(name) or (unread if name in facts.unread else _open(ports[name])) for name in ports}
 
 
 def logits_of(facts: GraphFacts, states: Iterable[State], vocabulary: int | None) -> Finding | None:

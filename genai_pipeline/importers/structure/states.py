@@ -66,7 +66,7 @@ def find_states(facts: GraphFacts) -> tuple[State, ...]:
         if past.pattern in pairs:
             present, pairing = pairs[past.pattern]
             found.append(State(past, present, pairing, update_of(facts, past, present)))
-        elif _is_cache(past):
+        elif _is_cache(past) and not facts.unread.issuperset(port.name for port in past.ports.values()):
             reason = f"'{past.pattern}' is a cache that the graph reads and does not write"
             found.append(State(past, None, certain("", reason), certain("fixed", "nothing writes it")))
     return tuple(found)

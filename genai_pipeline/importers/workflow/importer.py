@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from genai_pipeline.errors import GraphFileError, ImportModelError
 from genai_pipeline.importers.config_node import ConfigNode
@@ -35,6 +36,7 @@ from genai_pipeline.importers.workflow.kinds import find_media, mapped_keys, wit
 from genai_pipeline.importers.workflow.older import check_pipeline, state_pairs
 from genai_pipeline.importers.workflow.policies import check_policies, is_policy, samplers_of
 from genai_pipeline.importers.workflow.steps import Program, read_program
+from genai_pipeline.importers.workflow.translation import defaults_of_answers, translates, with_answers
 from genai_pipeline.importers.workflow.windows import within_window
 from genai_pipeline.metadata.drafts import open_questions
 from genai_pipeline.metadata.yaml_reader import read_text
@@ -77,7 +79,7 @@ def import_workflow(
         text = _closed(media.text(title, folder, document, texts, report), report)
     else:
         text = _text(title, folder, document, assembly, texts, report)
-    text += _generation(document, program)
+    text += _generation(document, program, folder, assembly, report)
     report.check(str(source))
     with new_package(target) as scratch:
         write_text(scratch / DOCUMENT, text)
@@ -133,16 +135,20 @@ def _check(
                     report.refused(DOCUMENT, f"state of {name}", why, _HINT)
 
 
-def _generation(document: Document, program: Program) -> str:
-    """The defaults with which the document's own sampler chooses, as a line."""
+def _generation(
+    document: Document, program: Program, folder: SourceFolder, assembly: Assembly, report: ImportReport
+) -> str:
+    """The defaults with which the document's own sampler chooses, else those of the model's files, as a line."""
     contracts = _contracts(document.workflow)
-    found: dict[str, float] = {}
+    found: dict[str, Any] = {}
     for name in samplers_of(contracts):
         contract = document.workflow.mapping("components").mapping(name).mapping("contract")
         if contract.mapping("parameters").text("mode", "none") == "greedy":
             return "generation: {defaults: {temperature: 0}}\n"
         for call in program.calls(name):
             found |= sampling_defaults(document, call.inputs)
+    if not found and translates(assembly):
+        found = defaults_of_answers(folder, report)
     return f"generation: {{defaults: {flow(found)}}}\n" if found else ""
 
 
@@ -163,6 +169,8 @@ def _text(
     origin = f"Imported from an inference-metadata document ({document.form}); the graphs' own ports say the rest."
     if dictates(assembly, texts):
         return _closed(dictation_text(title, folder, assembly, texts, origin, report), report)
+    if translates(assembly):
+        texts = with_answers(folder, assembly, texts, report)
     return _closed(draft_text(title, assembly, texts, origin), report)
 
 

@@ -48,9 +48,25 @@ def check_pipeline(
     edges = pipeline.get("dataflow")
     for edge in edges.items() if edges is not None else ():
         pair = (edge.text("from"), edge.text("to"))
-        if pair not in known:
+        source = _misnamed(pair, known, parts)
+        if source is not None:
+            why = f"{source}, of which {pair[0].rpartition('.')[0]} is the only giver and has no output of that name"
+            report.mapped(DOCUMENT, edge.at("from"), why)
+        elif pair not in known:
             why = f"{pair[0]} goes to {pair[1]} there, which does not follow from the ports"
             report.refused(DOCUMENT, edge.path, why, _HINT)
+
+
+def _misnamed(pair: tuple[str, str], known: Iterable[tuple[str, str]], parts: Mapping[str, Part]) -> str | None:
+    """What an edge means by a name that its giver's graph does not have: the one output that goes where the edge goes.
+
+    Some exporters write the name of the taker's port on both sides.
+    """
+    giver, _, port = pair[0].partition(".")
+    if giver not in parts or port in parts[giver].facts.outputs:
+        return None
+    fits = [source for source, target in known if target == pair[1] and source.startswith(f"{giver}.")]
+    return fits[0] if len(fits) == 1 else None
 
 
 def _strategies(strategy: ConfigNode | None) -> Iterator[ConfigNode]:

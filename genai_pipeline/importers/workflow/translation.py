@@ -1,0 +1,102 @@
+"""Encoder-decoders of text (translation, summaries): what an answer starts with, how long it may be, its defaults.
+
+The document says none of it. The start token and the defaults of answers stand in the model's generation_config.json or
+config.json, which exporters leave out; a graph that computes distances instead of looking positions up has no longest
+text, so that the bound is a choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from genai_pipeline.graph.onnx_file import read_outline
+from genai_pipeline.importers.optimum.generation import FILE as GENERATION
+from genai_pipeline.importers.optimum.generation import generation_defaults
+from genai_pipeline.importers.optimum.seq2seq import ANSWER_KEYS, START, answer_defaults
+from genai_pipeline.importers.report import ImportReport
+from genai_pipeline.importers.source_folder import SourceFolder
+from genai_pipeline.importers.structure.parts import Assembly, Part
+from genai_pipeline.importers.structure.texts import Texts
+from genai_pipeline.importers.workflow.document import DOCUMENT
+
+if TYPE_CHECKING:
+    import onnx
+
+CONTEXT: Final = 1024  # tokens of an answer where nothing bounds them
+_CONFIG: Final = "config.json"
+_MATRIX: Final = 2
+# Nodes between a count and the row of a table that it picks; others bound what they let through.
+_COUNTS: Final = frozenset(
+    {"Add", "Sub", "Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Expand", "Slice", "Concat", "CumSum", "Mul"}
+)
+
+
+def translates(assembly: Assembly) -> bool:
+    """Whether a decoder answers what an encoder of text has read."""
+    encoder = assembly.encoder
+    return encoder is not None and assembly.decoder is not None and encoder.port_of("tokens") is not None
+
+
+def with_answers(folder: SourceFolder, assembly: Assembly, texts: Texts, report: ImportReport) -> Texts:
+    """The texts with a start token and a context. What nothing says is refused."""
+    if texts.start is None:
+        why = "missing: which token an answer starts with is not said"
+        hint = f"put the model's {GENERATION} or {_CONFIG} into the folder"
+        report.refused(GENERATION, START, f"{why}, nor in {_CONFIG}", hint)
+    else:
+        file = GENERATION if START in folder.optional_json(GENERATION) else _CONFIG
+        report.mapped(file, START, f"stages.generate.prompt: {texts.start}")
+    start = texts.start or next(iter(texts.choices), "<s>")
+    return replace(texts, start=start, context=texts.context or _context(folder, assembly, report))
+
+
+def defaults_of_answers(folder: SourceFolder, report: ImportReport) -> dict[str, Any]:
+    """Defaults of generation_config.json, where the folder has it."""
+    config = folder.optional_json(GENERATION)
+    if not config.keys:
+        return {}
+    return {**generation_defaults(config, report, ANSWER_KEYS), **answer_defaults(config, report)}
+
+
+def _context(folder: SourceFolder, assembly: Assembly, report: ImportReport) -> int | None:
+    """A bound by choice, where no part looks positions up; None: there is a longest text, and nothing says it."""
+    decoder = assembly.decoder
+    assert decoder is not None
+    if decoder.port_of("positions") is not None or looks_positions_up(folder, decoder):
+        return None
+    why = "missing, and the graphs compute distances, which bounds nothing"
+    report.mapped(DOCUMENT, "model.max_sequence_length", f"limits.context_length: {CONTEXT}, by choice: {why}")
+    return CONTEXT
+
+
+def looks_positions_up(folder: SourceFolder, part: Part) -> bool:
+    """Whether a count of tokens picks rows of a table of weights, so that the table's rows bound it."""
+    graph = read_outline(folder.path / part.facts.file, folder.path).graph
+    tables = {tensor.name for tensor in graph.initializer if len(tensor.dims) >= _MATRIX}
+    makers = {output: node for node in graph.node for output in node.output}
+    picks = (node.input[1] for node in graph.node if node.op_type == "Gather" and node.input[0] in tables)
+    return any(_counts(name, makers) for name in picks) or any(node.op_type in _ROTARY for node in graph.node)
+
+
+_ROTARY: Final = frozenset({"RotaryEmbedding", "GroupQueryAttention"})
+
+
+def _counts(name: str, makers: Mapping[str, onnx.NodeProto]) -> bool:
+    """Whether a value is a range of numbers, moved along but not bounded."""
+    return any(node.op_type == "Range" for node in _made_of(name, makers))
+
+
+def _made_of(name: str, makers: Mapping[str, onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """The nodes that make a value, back to the first that is no counting."""
+    waiting, seen = [name], set()
+    while waiting:
+        value = waiting.pop()
+        node = makers.get(value)
+        if node is None or value in seen:
+            continue
+        seen.add(value)
+        yield node
+        if node.op_type in _COUNTS:
+            waiting.extend(node.input)
