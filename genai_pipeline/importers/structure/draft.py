@@ -13,14 +13,12 @@ from genai_pipeline.importers.structure.draft_bindings import (
     loop_bindings,
     text_bindings,
 )
-from genai_pipeline.importers.structure.draft_parts import component_lines, todo
+from genai_pipeline.importers.structure.draft_media import media_input_lines, media_stage_lines
+from genai_pipeline.importers.structure.draft_parts import component_lines, question, todo
 from genai_pipeline.importers.structure.parts import Assembly, Part
 from genai_pipeline.importers.structure.texts import Texts
 from genai_pipeline.importers.structure.unread import unread_lines
 from genai_pipeline.metadata.drafts import FIELD
-
-_PICTURE_RANK = 4  # batch, channels, height, width
-
 
 _DRAFT = "A draft made from the graphs. What is open is marked TODO; `genai-pipeline validate` lists it."
 
@@ -46,7 +44,7 @@ def _generator(assembly: Assembly, decoder: Part, texts: Texts) -> Iterator[str]
     if reads_text:
         yield "  prompt: {modality: text}"
     yield from _feature_inputs(features)
-    yield from _media_input(assembly, texts)
+    yield from media_input_lines(assembly, texts)
     yield "outputs:"
     yield "  text: {modality: text, value: generate.text}"
     yield f"tokenizer: {_tokenizer(texts)}"
@@ -58,13 +56,7 @@ def _generator(assembly: Assembly, decoder: Part, texts: Texts) -> Iterator[str]
         sources = {port: outputs[source] for port, source in assembly.sources.items()}
     else:
         sources = {}
-    if assembly.media is not None:
-        port, output = _media_ports(assembly.media)
-        yield "  - id: see"
-        yield "    run: media"
-        yield "    for_each: media"
-        yield f"    inputs: {{{key_text(port)}: {_media_field(assembly.media, port)}}}"
-        yield f"    outputs: {{{key_text(output)}: features}}"
+    yield from media_stage_lines(assembly)
     yield from unread_lines(decoder)
     yield "  - id: generate"
     yield "    loop: decode"
@@ -86,7 +78,7 @@ def _body(assembly: Assembly, decoder: Part, sources: dict[str, str], reads_text
         inputs, outputs = bindings_text({token_port: "loop.tokens"}), bindings_text({rows: plain})
         yield f"      - {{run: embed, inputs: {inputs}, outputs: {outputs}}}"
         if assembly.media is not None:
-            spliced = "inputs: {into: plain, features: features, at: media.positions}, outputs: {result: embeds}"
+            spliced = "inputs: {into: plain, features: rows, at: media.positions}, outputs: {result: embeds}"
             yield f"      - {{op: splice, {spliced}}}"
     yield "      - run: decoder"
     yield f"        inputs: {bindings_text(bindings)}"
@@ -110,7 +102,7 @@ def _prompt(assembly: Assembly, texts: Texts) -> str:
         return "prompt.tokens"
     if texts.start is not None:
         return f"{{template: [{flow(texts.start)}]}}"
-    return todo(_choose("the token that decoding starts from, as {template: [...]}", texts.choices))
+    return todo("the token that decoding starts from, as {template: [...]}", *texts.choices)
 
 
 def _reader(assembly: Assembly, encoder: Part, texts: Texts) -> Iterator[str]:
@@ -159,7 +151,8 @@ def _embedder(assembly: Assembly, encoder: Part, texts: Texts) -> Iterator[str]:
         if texts.normalized:
             yield "      - {op: normalize, with: {order: 2}, inputs: {value: vector}, outputs: {result: unit}}"
     if len(vectors or rows) > 1:
-        yield f"{FIELD}: {flow([_choose('which output is the vector?', [p.name for p in vectors or rows])])}"
+        names = [port.name for port in vectors or rows]
+        yield f"{FIELD}: {flow([question('which output is the vector', *names)])}"
 
 
 def _feature_inputs(ports: tuple[str, ...]) -> Iterator[str]:
@@ -167,35 +160,15 @@ def _feature_inputs(ports: tuple[str, ...]) -> Iterator[str]:
         yield f"  {input_name(port)}: {{modality: tensor}}  # as the graph takes it; a program can make it of a file"
 
 
-def _media_input(assembly: Assembly, texts: Texts) -> Iterator[str]:
-    if assembly.media is None:
-        return
-    port, output = _media_ports(assembly.media)
-    shape = assembly.media.facts.outputs[output].shape or ("",)
-    count = shape[-2] if len(shape) > 1 and isinstance(shape[-2], int) else todo("how many rows does one item become?")
-    token = todo(_choose("the token that stands for an item in the prompt", texts.placeholders))
-    yield "  media:"
-    yield f"    modality: {todo(f'what does {port} take? image | audio | video')}"
-    yield f"    program: {todo('the program that makes it of a file, declared under preprocess:')}"
-    yield f"    placeholder: {{token: {token}, count: {count}}}"
-    yield "    required: false"
-    yield "    max_items: 4"
-
-
-def _media_ports(media: Part) -> tuple[str, str]:
-    return next(iter(media.facts.inputs)), media.rows[0].name
-
-
-def _media_field(media: Part, port: str) -> str:
-    """What a program publishes for the port: pixels where it has the rank of pictures."""
-    if len(media.facts.inputs[port].shape or ()) >= _PICTURE_RANK:
-        return "media.pixels"
-    return todo(f"what of an item does {port} take? media.pixels | media.features | media.samples")
-
-
 def _components(assembly: Assembly, texts: Texts) -> Iterator[str]:
     yield "components:"
-    named = {"media": assembly.media, "encoder": assembly.encoder, "embed": assembly.embed, "decoder": assembly.decoder}
+    named = {
+        "media": assembly.media,
+        "projector": assembly.projector,
+        "encoder": assembly.encoder,
+        "embed": assembly.embed,
+        "decoder": assembly.decoder,
+    }
     for name, part in named.items():
         if part is not None:
             yield from component_lines(name, part, assembly, texts)
@@ -211,12 +184,8 @@ def _tokenizer(texts: Texts, *, ends: bool = True) -> str:
     if ends and texts.eos:
         fields.append(f"eos: {flow(list(texts.eos))}")
     elif ends and not texts.ends_known:
-        fields.append(f"eos: {todo(_choose('the tokens that end an answer, as a list', texts.choices))}")
+        fields.append(f"eos: {todo('the tokens that end an answer, as a list', *texts.choices)}")
     return "{" + ", ".join(fields) + "}"
-
-
-def _choose(question: str, choices: tuple[str, ...] | list[str]) -> str:
-    return f"{question}: {' | '.join(choices)}" if choices else question
 
 
 def _outputs(outputs: dict[str, str]) -> str:

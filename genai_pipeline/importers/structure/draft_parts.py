@@ -16,9 +16,19 @@ from genai_pipeline.metadata.drafts import FIELD, MARK
 _CACHE_RANK = 4
 
 
-def todo(question: str) -> str:
-    """A value that asks."""
-    return flow(f"{MARK} {question}")
+def question(text: str, *choices: str) -> str:
+    """A question with what the answer could be."""
+    return f"{text}: {' | '.join(choices)}" if choices else text
+
+
+def asked(text: str, *choices: str) -> str:
+    """The text of a value that asks."""
+    return f"{MARK} {question(text, *choices)}"
+
+
+def todo(text: str, *choices: str) -> str:
+    """A value that asks, as YAML."""
+    return flow(asked(text, *choices))
 
 
 def component_lines(name: str, part: Part, assembly: Assembly, texts: Texts) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from genai_pipeline.graph.signature import Port
+from genai_pipeline.graph.signature import Dim, Port
 from genai_pipeline.importers.structure.findings import Finding, certain
 from genai_pipeline.importers.structure.graph_facts import GraphFacts
 from genai_pipeline.importers.structure.port_families import Family, families, same_tensors
@@ -42,14 +42,16 @@ class Part:
 class Assembly:
     """A model: a decoder with what feeds it, or encoders alone. ``leftover``: parts that nothing connects.
 
-    ``sources``: input of the decoder -> (encoder's output); ``given``: pattern of a past -> family of the encoder's
-    outputs that it starts as.
+    ``media`` makes rows of pictures or sounds; where it makes them narrower or wider than the embeddings, ``projector``
+    gives them their width. ``sources``: input of the decoder -> (encoder's output); ``given``: pattern of a past ->
+    family of the encoder's outputs that it starts as.
     """
 
     decoder: Part | None = None
     embed: Part | None = None
     encoder: Part | None = None
     media: Part | None = None
+    projector: Part | None = None
     sources: Mapping[str, str] = field(default_factory=dict)
     given: Mapping[str, Family] = field(default_factory=dict)
     leftover: tuple[Part, ...] = ()
@@ -89,10 +91,10 @@ def assemble(parts: Sequence[Part]) -> Assembly:
     if embed is not None:
         decoder = _with_embeds(decoder)
     encoder, sources, given = _encoder_for(decoder, [part for part in others if part is not embed])
-    media = _media_for(decoder, embed, [part for part in others if part not in (embed, encoder)])
-    used = (embed, encoder, media)
+    media, projector = _media_for(embed, [part for part in others if part not in (embed, encoder)])
+    used = (embed, encoder, media, projector)
     leftover = tuple(part for part in others if all(part is not one for one in used))
-    return Assembly(decoder, embed, encoder, media, sources, given, leftover)
+    return Assembly(decoder, embed, encoder, media, projector, sources, given, leftover)
 
 
 def _embed_for(decoder: Part, others: Iterable[Part]) -> Part | None:
@@ -139,19 +141,35 @@ def _start_of(past: Family, part: Part) -> Family | None:
     return named[0] if len(named) == 1 else fits[0] if len(fits) == 1 else None
 
 
-def _media_for(decoder: Part, embed: Part | None, others: Iterable[Part]) -> Part | None:
-    """The one graph that makes rows as wide as the embeddings, of something that is no text."""
+def _media_for(embed: Part | None, others: Iterable[Part]) -> tuple[Part | None, Part | None]:
+    """The graph that makes rows of something that is no text, and the one that makes them as wide as the embeddings.
+
+    One graph may do both. What leaves a choice is left over.
+    """
     if embed is None:
-        return None
+        return None, None
     width = (embed.rows[0].shape or ("",))[-1]
-    fits = [
-        part
-        for part in others
-        if part.kind == "encoder"
-        and part.port_of("tokens") is None
-        and any(port.shape and len(port.shape) in (2, 3) and port.shape[-1] == width for port in part.rows)
-    ]
-    return fits[0] if len(fits) == 1 else None
+    readers = [part for part in others if part.kind == "encoder" and part.port_of("tokens") is None]
+    pairs = [(one, two) for one in readers for two in readers if one is not two and projected(one, two) is not None]
+    joined = [(one, two) for one, two in pairs if row_output(two, width) is not None]
+    if len(joined) == 1:
+        return joined[0]
+    fits = [part for part in readers if row_output(part, width) is not None]
+    return (fits[0] if len(fits) == 1 else None), None
+
+
+def row_output(part: Part, width: Dim) -> Port | None:
+    """The first output with rows of that width."""
+    shapes = ((port, port.shape or ()) for port in part.rows)
+    return next((port for port, shape in shapes if len(shape) in (2, 3) and shape[-1] == width), None)
+
+
+def projected(media: Part, projector: Part) -> Port | None:
+    """The output of ``media`` that the only input of ``projector`` takes."""
+    if len(projector.facts.inputs) != 1:
+        return None
+    (name,) = projector.facts.inputs
+    return _giver(media, projector, name)
 
 
 def _feeds(port: Port, decoder: Part, name: str) -> bool:

@@ -17,6 +17,7 @@ _ENDS = (("special_tokens_map.json", "eos_token"), ("tokenizer_config.json", "eo
          ("generation_config.json", "eos_token_id"))  # fmt: skip
 _CONTEXT = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "max_target_positions",
             "context_length")  # fmt: skip
+_PLACEHOLDERS = ("image_token_id", "image_token_index", "audio_token_id", "audio_token_index")
 _POOLING = "1_Pooling/config.json"
 _KINDS = (("pooling_mode_mean_tokens", "mean"), ("pooling_mode_cls_token", "cls"), ("pooling_mode_lasttoken", "last"))
 _SHOWN = 8  # control tokens in a question
@@ -38,12 +39,13 @@ class Texts:
     vocabulary: int | None = None
     specials: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
+    placeholder: str | None = None  # the token that stands for pictures or sounds, where there is one for all
     pooling: str | None = None
     normalized: bool = False
 
     @property
     def placeholders(self) -> tuple[str, ...]:
-        """Added tokens that speak of pictures or sounds, else control tokens."""
+        """What may stand for an item: added tokens that speak of pictures or sounds, else control tokens."""
         words = ("image", "img", "picture", "vision", "video", "audio", "speech", "sound")
         named = tuple(text for text in self.added if any(word in text.lower() for word in words))
         return named[:_SHOWN] or self.choices
@@ -66,18 +68,21 @@ def read_texts(folder: SourceFolder) -> Texts:
     start = next(
         (n.integer("decoder_start_token_id") for n in (generation, config) if "decoder_start_token_id" in n), None
     )
+    items = {config.integer(key) for key in _PLACEHOLDERS if key in config}
+    text_of = {index: text for text, index in tokens.items()}
     return Texts(
         tokenizer=TOKENIZER if folder.has(TOKENIZER) else None,
         chat_template=templates[0] if len(templates) == 1 else None,
         ends_known=known,
         eos=() if known else config.integers("eos_token_id"),
-        start=next((text for text, index in tokens.items() if index == start), None),
+        start=None if start is None else text_of.get(start),
         context=_first(inner, *_CONTEXT) or _first(config, *_CONTEXT),
         heads=_first(inner, "num_key_value_heads"),
         head_dim=_first(inner, "head_dim"),
         vocabulary=len(tokens) or None,
         specials=tuple(token.text("content") for token in added if token.boolean("special", False)),
         added=tuple(token.text("content") for token in added),
+        placeholder=text_of.get(*items) if len(items) == 1 else None,
         pooling=_pooling(folder),
         normalized=folder.has("modules.json") and "Normalize" in folder.text("modules.json"),
     )

@@ -1,0 +1,133 @@
+"""Lines of a draft for pictures and sounds: the input with its placeholder, and the stages that make rows of an item.
+
+How an item becomes numbers does not follow from a graph: the program, and what of it a port takes, are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from genai_pipeline.graph.signature import Dim, Port
+from genai_pipeline.importers.package_writer import flow
+from genai_pipeline.importers.structure.draft_bindings import bindings_text
+from genai_pipeline.importers.structure.draft_parts import asked, todo
+from genai_pipeline.importers.structure.parts import Assembly, Part, projected, row_output
+from genai_pipeline.importers.structure.ports import FLOATS
+from genai_pipeline.importers.structure.texts import Texts
+
+_PICTURE_RANK = 4  # batch, channels, height, width
+_TILES_RANK = 5  # batch, tiles, channels, height, width
+_MOST = 4  # items of a request
+# What programs publish for a port that is no picture.
+_OTHERS = ("media.mask", "media.grid", "media.original")
+_SOUNDS = ("media.pixels", "media.features", "media.samples")
+_STEPS = ("features", "projected", "rows")  # what each stage makes; the last one makes ``rows``
+
+
+def media_input_lines(assembly: Assembly, texts: Texts) -> Iterator[str]:
+    """The input that pictures or sounds come in by."""
+    if assembly.media is None:
+        return
+    port = _main_port(assembly.media)
+    ask = "the token that stands for an item in the prompt"
+    token = flow(texts.placeholder) if texts.placeholder is not None else todo(ask, *texts.placeholders)
+    yield "  media:"
+    yield f"    modality: {todo(f'what does {port.name} take', 'image', 'audio', 'video')}"
+    yield f"    program: {todo('the program that makes it of a file, declared under preprocess:')}"
+    yield f"    placeholder: {{token: {token}, {_slots(assembly)}}}"
+    yield "    required: false"
+    yield f"    max_items: {_MOST}"
+
+
+def media_stage_lines(assembly: Assembly) -> Iterator[str]:
+    """The stages that make ``rows`` of each item, as wide as the embeddings."""
+    if assembly.media is None:
+        return
+    *names, _ = _STEPS[: 1 + (assembly.projector is not None) + _has_tiles(assembly.media)]
+    made = [*names, "rows"]
+    inputs = {name: _field(assembly.media, port) for name, port in assembly.media.facts.inputs.items()}
+    outputs = {_media_output(assembly).name: made[0]}
+    yield f"  - {{id: see, run: media, for_each: media, {_ports(inputs, outputs)}}}"
+    if assembly.projector is not None:
+        (taken,) = assembly.projector.facts.inputs
+        ports = _ports({taken: made[0]}, {_row_port(assembly).name: made[1]})
+        yield f"  - {{id: project, run: projector, for_each: {made[0]}, {ports}}}"
+    if _has_tiles(assembly.media):
+        shape = f"with: {{shape: [-1, {_width(assembly)}]}}, {_ports({'value': made[-2]}, {'result': 'rows'})}"
+        yield f"  - {{id: join, op: reshape, for_each: {made[-2]}, {shape}}}  # of all tiles, one after another"
+
+
+def _ports(inputs: Mapping[str, str], outputs: Mapping[str, str]) -> str:
+    return f"inputs: {bindings_text(inputs)}, outputs: {bindings_text(outputs)}"
+
+
+def _main_port(media: Part) -> Port:
+    """The input that takes the item itself: the first one of numbers."""
+    ports = list(media.facts.inputs.values())
+    return next((port for port in ports if port.dtype in FLOATS), ports[0])
+
+
+def _has_tiles(media: Part) -> bool:
+    return len(_main_port(media).shape or ()) == _TILES_RANK
+
+
+def _embedding_width(assembly: Assembly) -> Dim:
+    assert assembly.embed is not None
+    return (assembly.embed.rows[0].shape or ("",))[-1]
+
+
+def _width(assembly: Assembly) -> str:
+    width = _embedding_width(assembly)
+    return str(width) if isinstance(width, int) else todo("how wide is an embedding?")
+
+
+def _media_output(assembly: Assembly) -> Port:
+    """What the first graph gives to the projector, or to the decoder."""
+    assert assembly.media is not None
+    if assembly.projector is not None:
+        found = projected(assembly.media, assembly.projector)
+    else:
+        found = row_output(assembly.media, _embedding_width(assembly))
+    assert found is not None, "parts were joined by these ports"
+    return found
+
+
+def _row_port(assembly: Assembly) -> Port:
+    assert assembly.projector is not None
+    found = row_output(assembly.projector, _embedding_width(assembly))
+    assert found is not None, "parts were joined by these ports"
+    return found
+
+
+def _slots(assembly: Assembly) -> str:
+    """How many slots of the prompt an item takes: the rows that a graph fixes; a picture in tiles has text around."""
+    assert assembly.media is not None
+    if _has_tiles(assembly.media):
+        question = "the text of the slots, as the processor writes it around tiles: with features(n) for n slots"
+        return f"expand: {todo(question)}"
+    return f"count: {_count(assembly)}"
+
+
+def _count(assembly: Assembly) -> str:
+    given = _media_output(assembly)
+    counted = given if assembly.projector is None else _row_port(assembly)
+    size = _rows_of(counted)
+    if not isinstance(size, int) and assembly.projector is not None:
+        (taken,) = assembly.projector.facts.inputs.values()
+        if size and size == _rows_of(taken):  # a row for each that it takes
+            size = _rows_of(given)
+    return str(size) if isinstance(size, int) else todo("how many rows does one item become? a number | media.tokens")
+
+
+def _rows_of(port: Port) -> Dim:
+    shape = port.shape or ()
+    return shape[-2] if len(shape) > 1 else ""
+
+
+def _field(media: Part, port: Port) -> str:
+    """What a program publishes for a port: pixels where it has the rank of pictures; anything else is asked."""
+    if port is not _main_port(media):
+        return asked(f"what of an item does {port.name} take", *_OTHERS)
+    if len(port.shape or ()) >= _PICTURE_RANK:
+        return "media.pixels"
+    return asked(f"what of an item does {port.name} take", *_SOUNDS)
