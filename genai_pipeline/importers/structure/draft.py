@@ -13,6 +13,7 @@ from genai_pipeline.importers.structure.draft_bindings import (
     loop_bindings,
     text_bindings,
 )
+from genai_pipeline.importers.structure.draft_frames import frame_lines, scores_frames
 from genai_pipeline.importers.structure.draft_media import media_input_lines, media_stage_lines
 from genai_pipeline.importers.structure.draft_parts import component_lines, question, todo
 from genai_pipeline.importers.structure.parts import Assembly, Part
@@ -20,6 +21,7 @@ from genai_pipeline.importers.structure.texts import Texts
 from genai_pipeline.importers.structure.unread import unread_lines
 from genai_pipeline.metadata.drafts import FIELD
 
+_MEANINGS = ("label what is read, with the operation softmax", "another thing")
 _DRAFT = "A draft made from the graphs. What is open is marked TODO; `genai-pipeline validate` lists it."
 
 
@@ -92,8 +94,8 @@ def _open_logits(decoder: Part) -> Iterator[str]:
     if decoder.logits is not None and not decoder.logits.certain:
         yield f"{FIELD}: {flow([decoder.logits.question])}"
     elif not decoder.states:
-        question = "the decoder keeps no state: does it predict the next token, or does it label each token it reads?"
-        yield f"{FIELD}: {flow([question])}"
+        text = "the decoder keeps no state: does it predict the next token, or does it label each token it reads?"
+        yield f"{FIELD}: {flow([text])}"
 
 
 def _prompt(assembly: Assembly, texts: Texts) -> str:
@@ -110,6 +112,9 @@ def _reader(assembly: Assembly, encoder: Part, texts: Texts) -> Iterator[str]:
     if encoder.port_of("tokens") is not None and len(encoder.rows) > 0:
         yield from _embedder(assembly, encoder, texts)
         return
+    if scores_frames(encoder):
+        yield from frame_lines(encoder, _components(assembly, texts))
+        return
     yield "inputs:"
     yield from _feature_inputs(feature_ports(encoder))
     yield "outputs:"
@@ -120,8 +125,7 @@ def _reader(assembly: Assembly, encoder: Part, texts: Texts) -> Iterator[str]:
     outputs = {port: f"{input_name(port)}_values" for port in encoder.facts.outputs}
     yield f"  - {{id: read, run: encoder, inputs: {bindings_text(text_bindings(encoder))}{_outputs(outputs)}}}"
     if encoder.logits is not None:
-        question = "what do the logits say? | write text with the operation ctc_decode | label what is read"
-        yield f"{FIELD}: {flow([question])}"
+        yield f"{FIELD}: {flow([question('what do the logits say', *_MEANINGS)])}"
 
 
 def _embedder(assembly: Assembly, encoder: Part, texts: Texts) -> Iterator[str]:

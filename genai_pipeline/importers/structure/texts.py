@@ -82,7 +82,7 @@ def read_texts(folder: SourceFolder) -> Texts:
         vocabulary=len(tokens) or None,
         specials=tuple(token.text("content") for token in added if token.boolean("special", False)),
         added=tuple(token.text("content") for token in added),
-        placeholder=text_of.get(*items) if len(items) == 1 else None,
+        placeholder=text_of.get(items.pop()) if len(items) == 1 else None,
         pooling=_pooling(folder),
         normalized=folder.has("modules.json") and "Normalize" in folder.text("modules.json"),
     )

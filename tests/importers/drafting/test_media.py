@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,13 @@ import pytest
 from onnx import compose
 
 import genai_pipeline as gp
-from genai_pipeline.importers.drafting import Draft, write_draft
+from genai_pipeline.importers.drafting import write_draft
 from genai_pipeline.metadata.load import METADATA_FILE
 from genai_pipeline.testing.builder import GraphBuilder
+from genai_pipeline.testing.graphs.senses import RATE
 from genai_pipeline.testing.media import MediaPackage, write_listener, write_vlm
 from genai_pipeline.testing.packages import write_graph
-from genai_pipeline.testing.signals import LEVEL_WORDS, PITCH_WORDS, RATE, quarters, tone
+from genai_pipeline.testing.signals import LEVEL_WORDS, PITCH_WORDS, quarters, tone
 
 PICTURE = """
 preprocess:
@@ -34,6 +34,9 @@ preprocess:
 """
 
 
+Answer = Callable[..., None]
+
+
 def unknown(package: MediaPackage, config: Mapping[str, Any] | None = None) -> Path:
     """The package's folder as one of unknown origin, with the usual config file."""
     (package.path / METADATA_FILE).unlink()
@@ -41,17 +44,6 @@ def unknown(package: MediaPackage, config: Mapping[str, Any] | None = None) -> P
     known = {"max_position_embeddings": 256, **ends, **(config or {})}
     (package.path / "config.json").write_text(json.dumps(known))
     return package.path
-
-
-def answer(draft: Draft, answers: Mapping[str, str], more: str = "") -> None:
-    """Write answers in place of the questions, by their paths; every question needs one."""
-    assert {question.at.path for question in draft.questions} == set(answers)
-    lines = draft.file.read_text().split("\n")
-    for question in reversed(draft.questions):  # the last one of a line first
-        line, column = question.at.line - 1, question.at.column - 1
-        before, rest = lines[line][:column], lines[line][column:]
-        lines[line] = before + re.sub(r'"TODO:[^"]*"', answers[question.at.path], rest, count=1)
-    draft.file.write_text("\n".join(lines) + more)
 
 
 def seen(path: Path, picture: Any) -> list[int]:
@@ -62,7 +54,7 @@ def seen(path: Path, picture: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("update", ["append", "in_place"])
-def test_an_eye_a_projector_an_embedding_and_a_decoder(tmp_path: Path, update: Any) -> None:
+def test_an_eye_a_projector_an_embedding_and_a_decoder(tmp_path: Path, answer: Answer, update: Any) -> None:
     package = write_vlm(tmp_path / "model", update=update, sums=True)
     picture = quarters("red", "green", "blue", "white")
     expected = seen(package.path, picture)
@@ -73,7 +65,7 @@ def test_an_eye_a_projector_an_embedding_and_a_decoder(tmp_path: Path, update: A
     assert len(expected) >= 4
 
 
-def test_an_eye_that_gives_embeddings_needs_no_projector(tmp_path: Path) -> None:
+def test_an_eye_that_gives_embeddings_needs_no_projector(tmp_path: Path, answer: Answer) -> None:
     package = write_vlm(tmp_path / "model", update="append")
     picture = quarters("blue", "red", "white", "green")
     expected = seen(package.path, picture)
@@ -92,7 +84,7 @@ def test_an_eye_that_gives_embeddings_needs_no_projector(tmp_path: Path) -> None
     assert seen(package.path, picture) == expected
 
 
-def test_an_ear_an_embedding_and_a_decoder(tmp_path: Path) -> None:
+def test_an_ear_an_embedding_and_a_decoder(tmp_path: Path, answer: Answer) -> None:
     package = write_listener(tmp_path / "model", update="append")
     draft = write_draft(unknown(package, {"audio_token_index": package.slot}), name="found")
     answers = {"inputs.media.modality": "audio", "inputs.media.program": "sound"}
