@@ -84,7 +84,7 @@ def _other(name: str, part: Part, port: str) -> str:
 def _kind(part: Part) -> str:
     """Whether the graph ends in probabilities."""
     assert part.logits is not None
-    return "probabilities" if part.facts.writers.get(part.logits.value) == {"Softmax"} else "logits"
+    return "probabilities" if part.facts.writers.get(part.logits.value) == frozenset({"Softmax"}) else "logits"
 
 
 def _blank(part: Part) -> str:
