@@ -43,7 +43,8 @@ class BodyStage:
         self.graph = graph
         self.binding = graph.binding()
         self._feeds = {
-            port: _feed(reads, binding, graph.signature.inputs[port]) for port, binding in port_bindings(stage)
+            port: _feed(reads, binding, graph.signature.inputs[port], batched=has_rows(stage, graph, port))
+            for port, binding in port_bindings(stage)
         }
         self._settled = settled and not graph.logit_rows
         self._members: tuple[int, ...] = ()  # of the last run
@@ -155,13 +156,18 @@ def port_bindings(stage: StagePlan) -> Iterator[tuple[str, Binding]]:
             yield port, bound
 
 
+def has_rows(stage: StagePlan, graph: LoadedGraph, port: str) -> bool:
+    """Whether an input has a batch axis: its first one is open, and the component does not say that it is another."""
+    return graph.signature.inputs[port].batched and port not in stage.batch_key
+
+
 def loop_names(reads: BodyReads) -> frozenset[str]:
     """The x of every ``loop.x`` of its own loop that a body stage reads."""
     local = map(reads.local, reads.keys)
     return frozenset(name.removeprefix("loop.") for name in local if name is not None and name.startswith("loop."))
 
 
-def _feed(reads: BodyReads, binding: Binding, port: Port) -> Feed:
+def _feed(reads: BodyReads, binding: Binding, port: Port, *, batched: bool) -> Feed:
     dtype, rank = numpy_dtype(port.dtype), None if port.shape is None else len(port.shape)
     if isinstance(binding.expr, Name):
         local = reads.local(binding.expr.text)
@@ -172,5 +178,5 @@ def _feed(reads: BodyReads, binding: Binding, port: Port) -> Feed:
             if loop_name != local:
                 return LoopFeed(loop_name, dtype, rank)
             return BodyFeed(reads.keys[binding.expr.text], dtype, rank)
-    feed = ExpressionFeed(binding.expr, reads, dtype, rank, port.batched)
+    feed = ExpressionFeed(binding.expr, reads, dtype, rank, batched)
     return KeptFeed(feed) if reads.around(binding.expr) else feed

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from genai_pipeline.backends.protocol import LoadedGraph
-from genai_pipeline.engine.body_stage import port_bindings
+from genai_pipeline.engine.body_stage import has_rows, port_bindings
 from genai_pipeline.engine.feeds import local_key
 from genai_pipeline.engine.sequence import Outer
 from genai_pipeline.graph.plan import ScopePlan
@@ -55,11 +55,10 @@ def _port_reads(body: ScopePlan, graphs: Mapping[str, LoadedGraph]) -> Iterator[
     for stage in body.stages:
         if stage.spec.run is None:
             continue
-        inputs = graphs[stage.spec.run].signature.inputs
         for port, binding in port_bindings(stage):
             for name in names(binding.expr):
                 if local_key(stage.reads[name], body.id) is None:
-                    yield stage.reads[name], inputs[port].batched
+                    yield stage.reads[name], has_rows(stage, graphs[stage.spec.run], port)
 
 
 def digest(value: Any) -> bytes:

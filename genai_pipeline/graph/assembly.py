@@ -90,7 +90,7 @@ class Assembler:
         return {v.name: v.inner for v in published if v.inner is not None and v.key in self.live.keys}
 
     def _batch_key(self, node: StageNode) -> tuple[str, ...]:
-        """Ports without a batch axis that are fed anything but a literal."""
+        """Ports without a batch axis that are fed anything but a literal, and all that are declared to have none."""
         component = self.components.get(node.spec.run or "")
         if component is None:
             return ()
@@ -98,8 +98,7 @@ class Assembler:
         return tuple(
             port
             for port, binding in port_bindings(node.spec.inputs, component.signature)
-            if not isinstance(binding.expr, Literal)
-            and (port in declared or not component.signature.inputs[port].batched)
+            if port in declared or not (isinstance(binding.expr, Literal) or component.signature.inputs[port].batched)
         )
 
 
