@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from genai_pipeline.cli.reports import REPORTS
-from genai_pipeline.cli.trial import _parameter, _sample
+from genai_pipeline.cli.samples import parameter_of, sample_of
 from genai_pipeline.metadata.model import InputSpec, ParameterSpec
 from genai_pipeline.problems import Location, Problem
 from genai_pipeline.testing import TinyPackage, write_package
@@ -162,10 +162,10 @@ def test_run_does_not_load_what_is_invalid(command: Command, broken: TinyPackage
 
 def test_run_gives_tensors_and_parameters_their_declared_forms() -> None:
     at = Location("x")
-    vector = _sample(InputSpec(at, "v", "vector", options={"dtype": "float16", "shape": (3,)}), 1.0)
+    vector = sample_of(InputSpec(at, "v", "vector", options={"dtype": "float16", "shape": (3,)}), 1.0)
     assert (vector.dtype, vector.shape) == ("float16", (3,))
-    assert _sample(InputSpec(at, "i", "items"), 1.0) == [0.0]
-    assert _sample(InputSpec(at, "t", "text", default="hi", is_list=True), 1.0) == ["hi"]
-    assert _parameter(ParameterSpec(at, "n", "integer", minimum=3)) == 3
-    assert _parameter(ParameterSpec(at, "c", "choice", values=("a", "b"))) == "a"
-    assert _parameter(ParameterSpec(at, "b", "boolean")) is True
+    assert sample_of(InputSpec(at, "i", "items"), 1.0) == [0.0]
+    assert sample_of(InputSpec(at, "t", "text", default="hi", is_list=True), 1.0) == ["hi"]
+    assert parameter_of(ParameterSpec(at, "n", "integer", minimum=3)) == 3
+    assert parameter_of(ParameterSpec(at, "c", "choice", values=("a", "b"))) == "a"
+    assert parameter_of(ParameterSpec(at, "b", "boolean")) is True

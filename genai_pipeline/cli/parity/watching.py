@@ -1,0 +1,139 @@
+"""What several backends make of the same inputs, run by run: how far they are apart, and where first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from genai_pipeline.cli.parity.differences import Bounds, Difference, difference
+from genai_pipeline.errors import GenaiError, GraphLoadError, GraphRunError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from genai_pipeline.backends.protocol import LoadedGraph, LoadRequest
+    from genai_pipeline.backends.twins import Arrays, Step
+    from genai_pipeline.graph.plan import ExecutionPlan
+
+Kind = Literal["state", "output", "logits"]
+KINDS: Final[tuple[Kind, ...]] = ("state", "output", "logits")  # as a run computes them: logits come of the layers
+
+
+@dataclass(frozen=True, slots=True)
+class PortDifference:
+    """The difference at one port in one step, which counts the runs of the component from 0."""
+
+    component: str
+    port: str
+    kind: Kind
+    step: int
+    difference: Difference
+
+    def to_dict(self) -> dict[str, Any]:
+        """The place and the difference as JSON-ready fields."""
+        place = {"component": self.component, "port": self.port, "kind": self.kind, "step": self.step}
+        return {**place, **self.difference.to_dict()}
+
+
+@dataclass(slots=True)
+class ComponentParity:
+    """One component on one side: where its nodes run, how often it was compared, and what came of it."""
+
+    component: str
+    placement: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    runs: int = 0
+    worst: dict[Kind, PortDifference] = field(default_factory=dict)
+    first: PortDifference | None = None
+    error: GenaiError | None = None
+    failed_at: int | None = None  # the step in which it could not run; None: it did, or was not loaded
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing went wrong."""
+        return self.error is None and self.first is None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The component as JSON-ready fields."""
+        return {
+            "component": self.component,
+            "nodes": dict(self.placement),
+            "notes": list(self.notes),
+            "runs": self.runs,
+            "worst": {kind: self.worst[kind].to_dict() for kind in KINDS if kind in self.worst},
+            "first_divergence": None if self.first is None else self.first.to_dict(),
+            "error": None if self.error is None else self.error.to_dict(),
+            "failed_at": self.failed_at,
+        }
+
+
+class Watcher:
+    """Hears of loads and runs, compares each at once, and keeps of it no more than the largest differences."""
+
+    def __init__(self, sides: int, bounds: Bounds) -> None:
+        self.found: list[dict[str, ComponentParity]] = [{} for _ in range(sides)]
+        self.firsts: list[PortDifference | None] = [None] * sides
+        self._bounds = bounds
+        self._logits: dict[str, str | None] = {}
+        self._pasts: dict[str, dict[str, str | None]] = {}
+
+    def begin(self, plan: ExecutionPlan) -> None:
+        """Learn what is state: of what is updated in place, only what a run writes is to be compared."""
+        for name, component in plan.components.items():
+            self._pasts[name] = {
+                tensor.present: tensor.past if state.update in ("in_place", "scatter") else None
+                for state in component.states
+                for tensor in state.tensors
+                if tensor.present is not None
+            }
+
+    def loaded(self, side: int, request: LoadRequest, graph: LoadedGraph) -> None:
+        """A side has loaded a component."""
+        self._logits[request.component] = request.logits
+        found = ComponentParity(request.component, dict(graph.placement), graph.notes)
+        self.found[side][request.component] = found
+
+    def refused(self, side: int, request: LoadRequest, error: GraphLoadError) -> None:
+        """A side cannot load a component."""
+        self.found[side][request.component] = ComponentParity(request.component, error=error)
+
+    def failed(self, side: int, step: Step, error: GraphRunError) -> None:
+        """A side could not repeat a step."""
+        found = self.found[side][step.component]
+        found.error, found.failed_at = error, step.index
+
+    def ran(self, side: int, step: Step, outputs: Arrays) -> None:
+        """Compare what a side has made of a step."""
+        for component in (self.found[0][step.component], self.found[side][step.component]):
+            component.runs = step.index + 1
+        found = self.found[side][step.component]
+        for kind, port in self._ports(step):
+            apart = difference(step.outputs[port], outputs[port], self._bounds, self._written(step, port))
+            here = PortDifference(step.component, port, kind, step.index, apart)
+            worst = found.worst.get(kind)
+            if worst is None or apart.absolute > worst.difference.absolute:
+                found.worst[kind] = here
+            if apart.diverges and found.first is None:
+                found.first = here
+                self.firsts[side] = self.firsts[side] or here
+
+    def _ports(self, step: Step) -> Iterator[tuple[Kind, str]]:
+        """The outputs of a step as its run computes them."""
+        states, logits = self._pasts.get(step.component, {}), self._logits[step.component]
+        yield from (("state", port) for port in step.outputs if port in states)
+        yield from (("output", port) for port in step.outputs if port not in states and port != logits)
+        yield from (("logits", port) for port in step.outputs if port == logits)
+
+    def _written(self, step: Step, port: str) -> NDArray[Any] | None:
+        """Where a run has changed a state that is updated in place; None: everything counts."""
+        past = self._pasts.get(step.component, {}).get(port)
+        if past is None or past not in step.inputs or step.inputs[past].shape != step.outputs[port].shape:
+            return None
+        written: NDArray[Any] = step.inputs[past] != step.outputs[port]
+        return written
+
+
+def passed(components: Sequence[ComponentParity]) -> bool:
+    """Whether nothing went wrong with any of them."""
+    return all(component.passed for component in components)
