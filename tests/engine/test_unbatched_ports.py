@@ -43,7 +43,7 @@ def test_rows_of_one_run_share_its_value(tmp_path: Path, source: str) -> None:
     package = write_package(tmp_path / "package", "embeds", edit=edit)
     shifted(package.path / "embed.onnx")
     np.save(package.path / "zeros.npy", np.zeros((0,), np.float32))
-    with gp.load(package, max_batch=4) as pipe:
+    with gp.load(package.path, max_batch=4) as pipe:
         streams = []
         for text, shift in zip(TEXTS, SHIFTS, strict=True):
             given = {"extra": np.array(shift, np.float32)} if source == "extra.values" else {}
