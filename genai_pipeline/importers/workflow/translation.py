@@ -28,9 +28,10 @@ CONTEXT: Final = 1024  # tokens of an answer where nothing bounds them
 _CONFIG: Final = "config.json"
 _MATRIX: Final = 2
 # Nodes between a count and the row of a table that it picks; others bound what they let through.
-_COUNTS: Final = frozenset(
-    {"Add", "Sub", "Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Expand", "Slice", "Concat", "CumSum", "Mul"}
+_MOVES: Final = frozenset(
+    {"Add", "Sub", "Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Expand", "Slice", "Concat"}
 )
+_ROTARY: Final = frozenset({"RotaryEmbedding", "GroupQueryAttention"})  # they look angles up
 
 
 def translates(assembly: Assembly) -> bool:
@@ -64,9 +65,9 @@ def _context(folder: SourceFolder, assembly: Assembly, report: ImportReport) -> 
     """A bound by choice, where no part looks positions up; None: there is a longest text, and nothing says it."""
     decoder = assembly.decoder
     assert decoder is not None
-    if decoder.port_of("positions") is not None or looks_positions_up(folder, decoder):
+    if looks_positions_up(folder, decoder):
         return None
-    why = "missing, and the graphs compute distances, which bounds nothing"
+    why = "missing, and the decoder looks no positions up, which bounds nothing"
     report.mapped(DOCUMENT, "model.max_sequence_length", f"limits.context_length: {CONTEXT}, by choice: {why}")
     return CONTEXT
 
@@ -77,26 +78,20 @@ def looks_positions_up(folder: SourceFolder, part: Part) -> bool:
     tables = {tensor.name for tensor in graph.initializer if len(tensor.dims) >= _MATRIX}
     makers = {output: node for node in graph.node for output in node.output}
     picks = (node.input[1] for node in graph.node if node.op_type == "Gather" and node.input[0] in tables)
-    return any(_counts(name, makers) for name in picks) or any(node.op_type in _ROTARY for node in graph.node)
+    counts = {output for node in graph.node if node.op_type == "Range" for output in node.output}
+    counts.add(part.port_of("positions") or "")
+    looked_up = any(not counts.isdisjoint(_made_of(name, makers)) for name in picks)
+    return looked_up or any(node.op_type in _ROTARY for node in graph.node)
 
 
-_ROTARY: Final = frozenset({"RotaryEmbedding", "GroupQueryAttention"})
-
-
-def _counts(name: str, makers: Mapping[str, onnx.NodeProto]) -> bool:
-    """Whether a value is a range of numbers, moved along but not bounded."""
-    return any(node.op_type == "Range" for node in _made_of(name, makers))
-
-
-def _made_of(name: str, makers: Mapping[str, onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """The nodes that make a value, back to the first that is no counting."""
-    waiting, seen = [name], set()
+def _made_of(name: str, makers: Mapping[str, onnx.NodeProto]) -> Iterator[str]:
+    """A value and those that it is made of by moving and shifting numbers; what bounds them ends the way."""
+    waiting, seen = [name], set[str]()
     while waiting:
         value = waiting.pop()
-        node = makers.get(value)
-        if node is None or value in seen:
+        if value in seen:
             continue
         seen.add(value)
-        yield node
-        if node.op_type in _COUNTS:
-            waiting.extend(node.input)
+        yield value
+        if value in makers and makers[value].op_type in _MOVES:
+            waiting.extend(makers[value].input)
