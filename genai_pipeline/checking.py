@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from genai_pipeline.errors import PackageInvalidError, RuntimeMissingError
+from genai_pipeline.errors import OptionError, PackageInvalidError
 from genai_pipeline.option_values import package_path
-from genai_pipeline.problems import Problem, Problems, sort_problems
+from genai_pipeline.problems import Problem, Problems, nearest, one_of, sort_problems
 
 if TYPE_CHECKING:
+    from genai_pipeline.backends.protocol import Backend
     from genai_pipeline.graph.plan import ExecutionPlan
     from genai_pipeline.metadata.model import PackageSpec
+    from genai_pipeline.metadata.provider_names import AskedProviders
     from genai_pipeline.preprocess.tokenizer import Tokenizer
 
 
@@ -31,14 +33,17 @@ def check_package(
     path: str | Path,
     lend: Callable[[str], Path] | None = None,
     *,
-    providers: Sequence[str] | None = None,
+    backend: str | Backend = "auto",
+    providers: AskedProviders | None = None,
     precision: str | None = None,
 ) -> CheckedPackage:
     """Check a package on disk.
 
     ``lend`` gives the folders of packages that it borrows components from; by default only those in the cache.
-    ``providers`` and ``precision`` choose among variants of components, as the load options of these names do.
+    ``backend``, ``providers`` and ``precision`` choose among variants of components, as the load options of these names
+    do. Raises OptionError for providers of a component that there is not.
     """
+    from genai_pipeline.backends.offer import Offer
     from genai_pipeline.graph.borrowing import borrow
     from genai_pipeline.graph.compile import compile_package
     from genai_pipeline.graph.variants import choose_variants
@@ -54,7 +59,9 @@ def check_package(
     if spec is None:
         return CheckedPackage(None, None, {}, problems.sorted())
     spec = borrow(spec, lend or cached, problems)
-    spec = choose_variants(spec, available_providers, problems, asked=providers, precision=precision)
+    if providers is not None:
+        _check_components(providers, spec)
+    spec = choose_variants(spec, Offer(backend), problems, asked=providers, precision=precision)
     plan, more = compile_package(spec, tuple(problems))
     problems.extend(more)
     for generation in (spec.generation, *loop_generations(spec.stages)):
@@ -64,14 +71,13 @@ def check_package(
     return CheckedPackage(spec, None if problems.failed else plan, tokenizers, found)
 
 
-def available_providers() -> Sequence[str]:
-    """The runtime's names of its providers; none without a runtime, which checks can do without."""
-    from genai_pipeline.backends.runtime import onnxruntime
-
-    try:
-        return tuple(onnxruntime().get_available_providers())
-    except RuntimeMissingError:
-        return ()
+def _check_components(asked: AskedProviders, spec: PackageSpec) -> None:
+    """Refuse providers for a component that the package does not have. Raises OptionError."""
+    for name in asked.components:
+        if name not in spec.components:
+            hint = nearest(name, spec.components) or f"its components are: {one_of(spec.components)}"
+            message = f"providers are given for '{name}', which is no component of '{spec.name}'"
+            raise OptionError(message, param="providers", hint=hint)
 
 
 def accept(name: str, plan: ExecutionPlan | None, problems: tuple[Problem, ...]) -> ExecutionPlan:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 from genai_pipeline.errors import OptionError
+from genai_pipeline.metadata.provider_names import AskedProviders, read_providers
 from genai_pipeline.option_values import boolean, integer
 from genai_pipeline.problems import nearest, one_of
 from genai_pipeline.scheduler.policy import POLICIES
@@ -36,7 +37,7 @@ class LoadArguments(TypedDict, total=False):
     """What ``gp.load`` takes besides the package, its precision and a progress callback; see ``LoadOptions``."""
 
     backend: str | Backend
-    providers: str | Sequence[str] | None
+    providers: str | Sequence[str] | Mapping[str, str | Sequence[str]] | None
     threads: int | None
     context_length: int | None
     prefill_chunk: int
@@ -58,9 +59,10 @@ class LoadOptions:
     """Runtime choices that do not change an answer on the reference provider.
 
     ``backend`` is a name, or a ``backends.protocol.Backend`` that is made already.
-    ``providers`` None takes the package's own list, else the CPU; ``threads`` None follows the cores of this
-    process and its cgroup; ``context_length`` may only lower what the package declares. ``memory`` bounds the state of
-    all sequences and the prefix cache together: bytes, a fraction of what is free, a text such as "2GiB", or "auto".
+    ``providers`` None takes the package's own list, else the CPU; a mapping has those of single components.
+    ``threads`` None follows the cores of this process and its cgroup; ``context_length`` may only lower what the
+    package declares. ``memory`` bounds the state of all sequences and the prefix cache together: bytes, a fraction of
+    what is free, a text such as "2GiB", or "auto".
 
     ``cache_int8`` keeps cached prefixes as 8-bit integers: the one option that changes answers, by rounding.
     ``cache_disk`` (bytes or a text) lets them go to files in ``cache_folder`` (None: where the system has temporary
@@ -77,7 +79,7 @@ class LoadOptions:
     """
 
     backend: str | Backend = "auto"
-    providers: tuple[str, ...] | None = None
+    providers: AskedProviders | None = None
     threads: int | None = None
     context_length: int | None = None
     prefill_chunk: int = DEFAULT_PREFILL_CHUNK
@@ -120,8 +122,6 @@ def environment_options(environment: Mapping[str, str]) -> dict[str, Any]:
         given: Any = text
         if name == "threads" and text.isdecimal():
             given = int(text)
-        elif name == "providers":
-            given = [text]
         try:
             found[name] = _CHECKS[name](name, given)
         except OptionError as error:
@@ -140,20 +140,6 @@ def _optional(check: Check) -> Check:
 def _as_given(name: str, value: Any) -> Any:
     """Sizes are checked where the machine's memory is known."""
     return value
-
-
-def _providers(name: str, given: Any) -> tuple[str, ...]:
-    names = (given,) if isinstance(given, str) else given
-    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
-        raise OptionError(f"{name} must be a name or a list of them, not {given!r}", param=name)
-    if not names:
-        raise OptionError(f"{name} is an empty list", param=name, hint="leave it out, or name 'cpu'")
-    from genai_pipeline.backends.provider_names import parse_provider, split_providers
-
-    entries = split_providers(names)
-    for entry in entries:
-        parse_provider(entry)
-    return entries
 
 
 def _backend(name: str, given: Any) -> str | Backend:
@@ -183,7 +169,7 @@ def _one_of(allowed: Iterable[str]) -> Check:
 
 _CHECKS: Mapping[str, Check] = {
     "backend": _backend,
-    "providers": _optional(_providers),
+    "providers": _optional(read_providers),
     "threads": _optional(_integer(1, MAX_THREADS)),
     "context_length": _optional(_integer(2)),
     "prefill_chunk": _integer(3),

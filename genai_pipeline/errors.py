@@ -279,10 +279,6 @@ class ProviderUnavailableError(BackendError):
     exit_code = 5
 
 
-class ProviderFallbackWarning(UserWarning):
-    """A provider of a list is not there, and another of the list runs the graph."""
-
-
 class GraphLoadError(BackendError):
     """A graph cannot be loaded by the runtime, e.g. because the provider lacks a kernel."""
 

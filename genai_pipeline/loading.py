@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from genai_pipeline.checking import accept, available_providers, check_package
+from genai_pipeline.checking import accept, check_package
 from genai_pipeline.config import LoadArguments, LoadOptions, environment_options
 from genai_pipeline.errors import OptionError
 from genai_pipeline.pipeline import Pipeline
@@ -20,6 +20,21 @@ if TYPE_CHECKING:
     from genai_pipeline.metadata.model import PackageSpec
 
 
+def load_options(arguments: LoadArguments) -> LoadOptions:
+    """The options of a load: what is given, before what the environment says. Raises OptionError."""
+    return LoadOptions.of(**{**environment_options(os.environ), **arguments})
+
+
+def require_runtime(options: LoadOptions) -> None:
+    """Refuse a backend that cannot run here, and providers that are not here, before anything is fetched or read.
+
+    Raises RuntimeMissingError, ProviderUnavailableError or OptionError.
+    """
+    from genai_pipeline.backends.offer import Offer
+
+    Offer(options.backend).require(options.providers)
+
+
 def validate(path: str | Path) -> tuple[PackageSpec | None, tuple[Problem, ...]]:
     """Check a package in layers; gives the typed metadata (None when it cannot be read) and every problem found."""
     checked = check_package(path)
@@ -28,6 +43,7 @@ def validate(path: str | Path) -> tuple[PackageSpec | None, tuple[Problem, ...]]
 
 def compile(spec: PackageSpec) -> ExecutionPlan:
     """The execution plan of checked metadata; ``plan.graph`` is a networkx DiGraph. Raises PackageInvalidError."""
+    from genai_pipeline.backends.offer import Offer
     from genai_pipeline.graph.compile import compile_package
     from genai_pipeline.graph.variants import choose_variants
     from genai_pipeline.metadata.model import PackageSpec
@@ -35,7 +51,7 @@ def compile(spec: PackageSpec) -> ExecutionPlan:
     if not isinstance(spec, PackageSpec):
         hint = "spec, problems = validate(package); spec is None where the metadata cannot be read"
         raise OptionError(f"compile takes what validate gives, not {spec!r}", param="spec", hint=hint)
-    plan, problems = compile_package(choose_variants(spec, available_providers, Problems()))
+    plan, problems = compile_package(choose_variants(spec, Offer(), Problems()))
     return accept(str(spec.file), plan, problems)
 
 
@@ -56,10 +72,13 @@ def load(
     from genai_pipeline.importers.pull import lending, resolve
     from genai_pipeline.kv.budget import machine_memory, parse_memory
 
-    options = LoadOptions.of(**{**environment_options(os.environ), **arguments})
+    options = load_options(arguments)
     parse_memory(options.memory, machine_memory())
+    require_runtime(options)
     path = resolve(package, precision=precision, progress=progress or silent)
-    checked = check_package(path, lending(progress or silent), providers=options.providers, precision=precision)
+    checked = check_package(
+        path, lending(progress or silent), backend=options.backend, providers=options.providers, precision=precision
+    )
     plan = accept(str(path), checked.plan, checked.problems)
     return Pipeline(plan, checked.tokenizers, options, _draft_package(plan, options, progress or silent))
 
@@ -76,7 +95,8 @@ def _draft_package(plan: ExecutionPlan, options: LoadOptions, progress: Callable
     if not isinstance(kind, PackageDrafts):
         return None
     path = resolve(kind.package, precision=None, progress=progress)
-    checked = check_package(path, lending(progress), providers=options.providers)
+    everywhere = None if options.providers is None else options.providers.everywhere()
+    checked = check_package(path, lending(progress), backend=options.backend, providers=everywhere)
     draft = accept(str(path), checked.plan, checked.problems)
     own = context_length(draft.package, replace(options, context_length=None))
     loop = check_draft_package(plan, drafted_loop(plan), draft, (context_length(plan.package, options), own))

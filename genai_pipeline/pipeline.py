@@ -16,6 +16,7 @@ from genai_pipeline.types import RequestOptions, Result, Score
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from genai_pipeline.backends.placement import GraphPlacement
     from genai_pipeline.engine.assemble import Assembly
     from genai_pipeline.engine.draft_model import DraftPackage
     from genai_pipeline.engine.request import Emit, Request
@@ -64,7 +65,12 @@ class Pipeline:
     @property
     def providers(self) -> tuple[str, ...]:
         """The execution providers that really run the graphs, each once."""
-        return tuple(dict.fromkeys(name for graph in self._assembly.graphs.values() for name in graph.providers))
+        return tuple(dict.fromkeys(name for placed in self.placement for name in placed.providers))
+
+    @property
+    def placement(self) -> tuple[GraphPlacement, ...]:
+        """What each graph runs on: backend, providers with their nodes, and what was asked for and not met."""
+        return self._assembly.placement
 
     @property
     def reasons(self) -> bool:

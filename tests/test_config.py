@@ -9,13 +9,18 @@ import pytest
 import genai_pipeline as gp
 from genai_pipeline.config import environment_options
 from genai_pipeline.errors import OptionError
+from genai_pipeline.metadata.provider_names import AskedProviders
 from genai_pipeline.server import settings
 from genai_pipeline.testing import write_package
 
 
 def test_variables_become_load_options() -> None:
     given = {"GENAI_PIPELINE_BACKEND": "ort", "GENAI_PIPELINE_PROVIDERS": "cuda, cpu", "GENAI_PIPELINE_THREADS": "2"}
-    assert environment_options(given) == {"backend": "ort", "providers": ("cuda", "cpu"), "threads": 2}
+    assert environment_options(given) == {
+        "backend": "ort",
+        "providers": AskedProviders({"*": ("cuda", "cpu")}),
+        "threads": 2,
+    }
     assert environment_options({"GENAI_PIPELINE_BACKEND": " "}) == {}
 
 
@@ -45,6 +50,6 @@ def test_the_environment_wins_over_the_file_of_a_server(tmp_path: Path, monkeypa
     file.write_text(f"load: {{providers: [cuda]}}\npackages: [{{package: {root}}}]\n")
     monkeypatch.setenv("GENAI_PIPELINE_PROVIDERS", "cpu")
     config = settings.from_command((), {}, {"config": file})
-    assert config.packages[0].load["providers"] == ("cpu",)
+    assert config.packages[0].load["providers"] == AskedProviders({"*": ("cpu",)})
     config = settings.from_command((), {"providers": ["dml"]}, {"config": file})
     assert config.packages[0].load["providers"] == ["dml"]

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from genai_pipeline.backends.nxrt_binding import NxrtBinding
+from genai_pipeline.backends.placement import Shortfall
 from genai_pipeline.backends.protocol import Abilities, Memory
 from genai_pipeline.backends.rewriting import Rewritten
 from genai_pipeline.backends.session_graph import SessionGraph
@@ -24,11 +25,20 @@ class NxrtGraph(SessionGraph[NxrtBinding]):
         *,
         nodes: int,
         notes: tuple[str, ...],
+        shortfall: Shortfall,
         source: GraphSignature,
         rewritten: Rewritten,
         resources: ExitStack,
     ) -> None:
-        super().__init__(session, component, placement={"cpu": nodes}, notes=notes, source=source, rewritten=rewritten)
+        super().__init__(
+            session,
+            component,
+            placement={"cpu": nodes},
+            notes=notes,
+            shortfall=shortfall,
+            source=source,
+            rewritten=rewritten,
+        )
         self._resources = resources
 
     @property

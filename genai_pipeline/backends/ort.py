@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +12,22 @@ from genai_pipeline.backends.ort_memory import device_memory
 from genai_pipeline.backends.ort_providers import (
     SessionProviders,
     attach_providers,
+    built_in,
     choose_providers,
-    placement_notes,
+    find_provider,
+    placed_nodes,
+    shortfall,
 )
+from genai_pipeline.backends.placement import CPU
 from genai_pipeline.backends.protocol import LoadRequest
-from genai_pipeline.backends.providers import short_name
 from genai_pipeline.backends.rewriting import rewrite
 from genai_pipeline.backends.runtime import onnxruntime
 from genai_pipeline.backends.threads import POOL
-from genai_pipeline.errors import GraphLoadError, OptionError, ProviderFallbackWarning
+from genai_pipeline.errors import GraphLoadError, OptionError
 from genai_pipeline.graph import onnx_file
 from genai_pipeline.graph.external_data import LoadableGraph, loadable_graph
 from genai_pipeline.metadata.session_keys import ASSIGNMENT, DATA_FOLDER, RESERVED
 
-_CPU = "CPUExecutionProvider"
 _NO_CPU = "session.disable_cpu_ep_fallback"
 
 
@@ -44,6 +45,18 @@ class OrtBackend:
         """The name users select it by."""
         return "ort"
 
+    def version(self) -> str:
+        """The version of ONNX Runtime. Raises RuntimeMissingError."""
+        return str(onnxruntime().__version__)
+
+    def providers(self) -> tuple[str, ...]:
+        """The providers of this build of ONNX Runtime. Raises RuntimeMissingError."""
+        return built_in(onnxruntime())
+
+    def find(self, asked: str) -> str:
+        """The short name of a provider. Raises RuntimeMissingError, ProviderUnavailableError, OptionError."""
+        return find_provider(onnxruntime(), asked, {})
+
     def load(self, request: LoadRequest) -> OrtGraph:
         """Load one graph.
 
@@ -52,8 +65,6 @@ class OrtBackend:
         """
         runtime = onnxruntime()
         choice = choose_providers(runtime, request)
-        for note in choice.notes:
-            warnings.warn(f"component '{request.component}': {note}", ProviderFallbackWarning, stacklevel=2)
         options = _session_options(runtime, request, choice)
         pool = POOL.ensure(runtime, self._threads)
         signature = onnx_file.read_signature(Path(request.path), Path(request.root))
@@ -62,14 +73,15 @@ class OrtBackend:
         if graph.folder is not None:
             options.add_session_config_entry(DATA_FOLDER, graph.folder)
         session = _create(runtime, request, choice, options, graph)
-        placement = _placement(session)
-        fallen = placement_notes(request.component, choice, placement)
+        placement, on_cpu = placed_nodes(session)
+        unmet = shortfall(choice, placement, on_cpu)
         return OrtGraph(
             runtime,
             session,
             request.component,
             placement=placement,
-            notes=(*choice.notes, *pool.notes, *rewritten.notes, *fallen),
+            notes=(*pool.notes, *rewritten.notes),
+            shortfall=unmet,
             source=signature,
             rewritten=rewritten,
             memory=device_memory(runtime, session, placement),
@@ -84,7 +96,7 @@ def _session_options(runtime: Any, request: LoadRequest, choice: SessionProvider
     options.enable_mem_pattern = False
     options.add_session_config_entry(ASSIGNMENT, "1")
     config = dict(request.config)
-    if request.providers_required and _CPU not in choice.names:
+    if request.providers_required and CPU not in choice.names:
         config.setdefault(_NO_CPU, "1")
     for key, value in config.items():
         if key in RESERVED:
@@ -105,8 +117,8 @@ def _create(runtime: Any, request: LoadRequest, choice: SessionProviders, option
         missing = missing_kernel(error)
         if missing is not None:
             raise _no_kernel(request, choice, missing) from error
-        hint, where = "", " and ".join(map(short_name, choice.names))
-        if _CPU not in choice.names and "CPU EP" in str(error):
+        hint, where = "", " and ".join(choice.names)
+        if CPU not in choice.names and "CPU EP" in str(error):
             hint = "name cpu as the last provider to let it run what the others cannot"
         raise GraphLoadError(
             f"component '{request.component}': the runtime refuses the graph with {where}: {shorten(error)}", hint=hint
@@ -117,16 +129,8 @@ def _no_kernel(request: LoadRequest, choice: SessionProviders, missing: MissingK
     dtypes = onnx_file.node_dtypes(Path(request.path), Path(request.root), missing.op, missing.node)
     of_type = f" on {', '.join(dict.fromkeys(dtypes))}" if dtypes else ""
     which = f"node '{missing.node}' ({missing.op})" if missing.node else f"a node {missing.op}"
-    where = ", ".join(short_name(name) for name in choice.names)
+    where = ", ".join(choice.names)
     return GraphLoadError(
         f"component '{request.component}': {which}{of_type} has no kernel in provider {where}",
         hint=kernel_hint(missing.op, choice.names),
     )
-
-
-def _placement(session: Any) -> dict[str, int]:
-    """Nodes by provider, in the session's order; a graph without nodes runs nowhere but on the CPU."""
-    nodes: dict[str, int] = {}
-    for subgraph in session.get_provider_graph_assignment_info():
-        nodes[subgraph.ep_name] = nodes.get(subgraph.ep_name, 0) + len(subgraph.get_nodes())
-    return {short_name(name): nodes[name] for name in session.get_providers() if name in nodes} or {short_name(_CPU): 0}

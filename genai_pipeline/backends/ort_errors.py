@@ -48,12 +48,12 @@ def kernel_hint(op: str, providers: tuple[str, ...]) -> str:
     dtypes = {
         runtime_dtype_name(name)
         for kernel in native.get_all_opkernel_def()
-        if kernel.op_name == op and kernel.provider in providers
+        if kernel.op_name == op and short_name(kernel.provider) in providers
         for name in next(iter(kernel.type_constraints.values()), ())
     }
     if not dtypes:
         return "use a provider that has it, or export the graph without it"
-    where = ", ".join(short_name(provider) for provider in providers)
+    where = ", ".join(providers)
     return (
         f"{where} has {op} for {', '.join(sorted(dtypes))}: cast to one of these in the graph, or use another provider"
     )

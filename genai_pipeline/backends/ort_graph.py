@@ -7,6 +7,7 @@ from typing import Any
 
 from genai_pipeline.backends.ort_binding import OrtBinding
 from genai_pipeline.backends.ort_memory import OrtMemory
+from genai_pipeline.backends.placement import Shortfall
 from genai_pipeline.backends.protocol import Abilities, Memory
 from genai_pipeline.backends.rewriting import Rewritten
 from genai_pipeline.backends.session_graph import SessionGraph
@@ -27,11 +28,20 @@ class OrtGraph(SessionGraph[OrtBinding]):
         *,
         placement: Mapping[str, int],
         notes: tuple[str, ...],
+        shortfall: Shortfall,
         source: GraphSignature,
         rewritten: Rewritten,
         memory: OrtMemory | None = None,
     ) -> None:
-        super().__init__(session, component, placement=placement, notes=notes, source=source, rewritten=rewritten)
+        super().__init__(
+            session,
+            component,
+            placement=placement,
+            notes=notes,
+            shortfall=shortfall,
+            source=source,
+            rewritten=rewritten,
+        )
         self.native = session._sess
         self.place = runtime.OrtDevice.make("cpu", 0)._get_c_device()
         self._memory = memory

@@ -11,6 +11,7 @@ from typing import Any
 
 from genai_pipeline.backends.ort_errors import shorten
 from genai_pipeline.errors import ProviderUnavailableError
+from genai_pipeline.metadata.provider_names import ProviderSpec
 
 _GETTER = "get_library_path"
 _lock = Lock()
@@ -26,9 +27,10 @@ class Plugin:
     devices: tuple[Any, ...]
 
 
-def load_plugin(runtime: Any, asked: str) -> Plugin:
+def load_plugin(runtime: Any, spec: ProviderSpec) -> Plugin:
     """The plugin of a library's path or of an installed distribution. Raises ProviderUnavailableError."""
-    library = _library(asked)
+    asked = spec.name
+    library = _file(asked) if spec.is_library else _library(asked)
     with _lock:
         if library not in _registered:
             try:
@@ -36,36 +38,65 @@ def load_plugin(runtime: Any, asked: str) -> Plugin:
             except Exception as error:
                 raise _unavailable(asked, f"its library does not load: {shorten(error)}") from error
             _registered[library] = str(library)
-    devices = [device for device in runtime.get_ep_devices() if _is_of(device, library)]
+    devices = [device for device in runtime.get_ep_devices() if _library_path(device) == library]
     if not devices:
         raise _unavailable(asked, "it finds no device on this machine")
     name = devices[0].ep_name
     return Plugin(name, library, tuple(device for device in devices if device.ep_name == name))
 
 
-def _is_of(device: Any, library: Path) -> bool:
+def plugin_names(runtime: Any) -> frozenset[str]:
+    """The runtime's names of providers that are of a registered plugin, whoever registered it."""
+    return frozenset(device.ep_name for device in runtime.get_ep_devices() if _library_path(device) is not None)
+
+
+def _library_path(device: Any) -> Path | None:
     path = device.ep_metadata.get("library_path")
-    return path is not None and Path(path).resolve() == library
+    return None if path is None else Path(path).resolve()
+
+
+def installed_plugins() -> dict[str, Path]:
+    """The libraries of plugins that installed distributions bring, by distribution."""
+    found = {}
+    for distribution in importlib.metadata.distributions():
+        library = _library_of(distribution)
+        if library is not None:
+            found[distribution.name] = library
+    return dict(sorted(found.items()))
+
+
+def _file(asked: str) -> Path:
+    path = Path(asked)
+    if not path.is_file():
+        raise _unavailable(asked, f"there is no file {path}")
+    return path.resolve()
 
 
 def _library(asked: str) -> Path:
-    path = Path(asked)
-    if path.is_file():
-        return path.resolve()
-    if "/" in asked or "\\" in asked:
-        raise _unavailable(asked, f"there is no file {path}")
     try:
-        files = importlib.metadata.distribution(asked).files or ()
+        distribution = importlib.metadata.distribution(asked)
     except importlib.metadata.PackageNotFoundError as error:
-        raise _unavailable(asked, "no such file, and no such distribution is installed") from error
-    packages = sorted({file.parts[0] for file in files if len(file.parts) == 2 and file.name == "__init__.py"})
-    for name in packages:
-        getter = getattr(importlib.import_module(name), _GETTER, None)
-        if getter is not None:
-            return Path(getter()).resolve()
-    raise _unavailable(asked, f"none of its modules has {_GETTER}()")
+        raise _unavailable(asked, "no such distribution is installed") from error
+    library = _library_of(distribution)
+    if library is None:
+        raise _unavailable(asked, f"none of its modules has {_GETTER}()")
+    return library
+
+
+def _library_of(distribution: importlib.metadata.Distribution) -> Path | None:
+    """The library that a distribution brings, if it does. Only a module that has the function is imported for it."""
+    for file in sorted(distribution.files or ()):
+        if len(file.parts) != 2 or file.name != "__init__.py":
+            continue
+        source = Path(str(file.locate()))
+        if source.is_file() and _GETTER in source.read_text(encoding="utf-8", errors="replace"):
+            getter = getattr(importlib.import_module(file.parts[0]), _GETTER, None)
+            if getter is not None:
+                return Path(getter()).resolve()
+    return None
 
 
 def _unavailable(asked: str, why: str) -> ProviderUnavailableError:
-    hint = f"give the path of a provider's library, or install the distribution: pip install '{Path(asked).name}'"
+    there = ", ".join(installed_plugins()) or "none"
+    hint = f"give the path of a provider's library, or install its distribution: pip install NAME; installed: {there}"
     return ProviderUnavailableError(f"the provider plugin '{asked}' is not available: {why}", hint=hint)

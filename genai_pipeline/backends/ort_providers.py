@@ -2,46 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from genai_pipeline.backends.ort_plugins import Plugin, load_plugin
+from genai_pipeline.backends.ort_plugins import Plugin, load_plugin, plugin_names
+from genai_pipeline.backends.placement import CPU, Shortfall
 from genai_pipeline.backends.protocol import LoadRequest
-from genai_pipeline.backends.provider_names import parse_provider
-from genai_pipeline.backends.providers import choose, long_name, short_name
-
-_CPU = "CPUExecutionProvider"
+from genai_pipeline.backends.providers import choose, find_built_in, long_name, short_name
+from genai_pipeline.errors import OptionError
+from genai_pipeline.metadata.provider_names import ProviderSpec, parse_provider
+from genai_pipeline.metadata.session_keys import CPU_OPTIONS, DEFAULT_PROVIDER
+from genai_pipeline.problems import nearest, one_of
 
 
 @dataclass(frozen=True, slots=True)
 class SessionProviders:
-    """Providers as the runtime names them, the first choice first, and what each is loaded with.
+    """Providers by short name, the first choice first, each with its options; some are plugins.
 
-    ``notes``: what was asked for and is not there.
+    ``missing``: what was asked for and is not there, and why.
     """
 
-    names: tuple[str, ...]
     options: Mapping[str, Mapping[str, str]]
-    plugins: Mapping[str, Plugin]
-    notes: tuple[str, ...] = ()
+    plugins: Mapping[str, Plugin] = field(default_factory=dict)
+    missing: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The providers, the first choice first."""
+        return tuple(self.options)
 
 
 def choose_providers(runtime: Any, request: LoadRequest) -> SessionProviders:
     """What a request asks for and this machine has. Raises ProviderUnavailableError, OptionError."""
-    options = {long_name(name): dict(settings) for name, settings in request.provider_options}
     plugins: dict[str, Plugin] = {}
-    names: list[str] = []
-    for spec in map(parse_provider, request.providers):
-        name = long_name(spec.name)
-        if spec.plugin:
-            plugin = load_plugin(runtime, spec.name)
-            name, plugins[plugin.name] = plugin.name, plugin
-        names.append(name)
-        options[name] = {**options.get(name, {}), **dict(spec.options)}
-    available = dict.fromkeys([*runtime.get_available_providers(), *plugins])
-    choice = choose(names, tuple(available), required=request.providers_required)
-    return SessionProviders(choice.names, options, plugins, choice.notes)
+    asked = request.providers or (DEFAULT_PROVIDER,)
+    choice = choose(asked, lambda entry: find_provider(runtime, entry, plugins), required=request.providers_required)
+    declared = {parse_provider(name).label: dict(settings) for name, settings in request.provider_options}
+    options: dict[str, dict[str, str]] = {}
+    for entry, name in choice.found.items():
+        spec = parse_provider(entry)
+        _check_options(name, spec)
+        options.setdefault(name, {}).update({**declared.get(spec.label, {}), **dict(spec.options)})
+    return SessionProviders(options, plugins, choice.missing)
+
+
+def find_provider(runtime: Any, asked: str, plugins: dict[str, Plugin]) -> str:
+    """The short name of a provider; one of a plugin is registered and added to ``plugins``.
+
+    Raises ProviderUnavailableError, OptionError.
+    """
+    spec = parse_provider(asked)
+    if not spec.plugin:
+        return find_built_in(asked, built_in(runtime))
+    plugin = load_plugin(runtime, spec)
+    plugins[short_name(plugin.name)] = plugin
+    return short_name(plugin.name)
+
+
+def built_in(runtime: Any) -> tuple[str, ...]:
+    """Short names of the providers that this build of the runtime has, the most able first."""
+    plugins = plugin_names(runtime)  # which the runtime lists too, once somebody has registered them
+    return tuple(short_name(name) for name in runtime.get_available_providers() if name not in plugins)
 
 
 def attach_providers(session_options: Any, chosen: SessionProviders) -> list[tuple[str, dict[str, str]]] | None:
@@ -49,22 +72,41 @@ def attach_providers(session_options: Any, chosen: SessionProviders) -> list[tup
 
     A list would make the runtime forget the devices of plugins, so where there is one, all go on the options.
     """
-    pairs = [(name, dict(chosen.options.get(name, {}))) for name in chosen.names]
-    if not any(name in chosen.plugins for name, _ in pairs):
-        return pairs
-    for name, options in pairs:
+    if not any(name in chosen.plugins for name in chosen.names):
+        return [(long_name(name), dict(options)) for name, options in chosen.options.items()]
+    for name, options in chosen.options.items():
         if name in chosen.plugins:
-            session_options.add_provider_for_devices(list(chosen.plugins[name].devices), options)
-        elif name != _CPU:  # which takes what the others leave
-            session_options.add_provider(name, options)
+            session_options.add_provider_for_devices(list(chosen.plugins[name].devices), dict(options))
+        elif name != CPU:  # which takes what the others leave
+            session_options.add_provider(long_name(name), dict(options))
     return None
 
 
-def placement_notes(component: str, chosen: SessionProviders, placement: Mapping[str, int]) -> Iterator[str]:
-    """What is worth saying of where nodes run: providers that got none, and nodes that fell to the CPU."""
-    for name in chosen.names:
-        if name != _CPU and short_name(name) not in placement:
-            yield f"provider '{short_name(name)}' was loaded but runs no node of '{component}'"
-    on_cpu = placement.get("cpu", 0)
-    if on_cpu and chosen.names[0] != _CPU:
-        yield f"{on_cpu} of the {sum(placement.values())} nodes of '{component}' run on the cpu"
+def placed_nodes(session: Any) -> tuple[dict[str, int], dict[str, int]]:
+    """Nodes by provider, in the session's order, and those on the CPU by operator, the most frequent first.
+
+    A graph without nodes runs nowhere but on the CPU.
+    """
+    nodes: Counter[str] = Counter()
+    on_cpu: Counter[str] = Counter()
+    for subgraph in session.get_provider_graph_assignment_info():
+        name = short_name(subgraph.ep_name)
+        nodes[name] += len(subgraph.get_nodes())
+        if name == CPU:
+            on_cpu.update(node.op_type for node in subgraph.get_nodes())
+    there = {name: nodes[name] for name in map(short_name, session.get_providers()) if name in nodes}
+    return there or {CPU: 0}, dict(on_cpu.most_common())
+
+
+def shortfall(chosen: SessionProviders, placement: Mapping[str, int], on_cpu: Mapping[str, int]) -> Shortfall:
+    """What was not met of the providers that were asked for."""
+    unused = tuple(name for name in chosen.names if name != CPU and name not in placement)
+    return Shortfall(chosen.missing, unused, on_cpu if chosen.names[0] != CPU else {})
+
+
+def _check_options(name: str, spec: ProviderSpec) -> None:
+    """Refuse options that the CPU provider would ignore; others refuse theirs themselves. Raises OptionError."""
+    unknown = [key for key, _ in spec.options if name == CPU and key not in CPU_OPTIONS]
+    if unknown:
+        hint = nearest(unknown[0], CPU_OPTIONS) or f"it takes {one_of(CPU_OPTIONS)}"
+        raise OptionError(f"the provider cpu has no option '{unknown[0]}'", param="providers", hint=hint)

@@ -16,6 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from genai_pipeline.backends.placement import Shortfall
 from genai_pipeline.graph.signature import GraphSignature
 
 
@@ -146,6 +147,10 @@ class LoadedGraph(Protocol):
         """How many nodes each of ``providers`` runs."""
 
     @property
+    def shortfall(self) -> Shortfall:
+        """What of the providers that were asked for was not met."""
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What the load could not honour as asked, e.g. a provider it fell back from; for people to read."""
 
@@ -176,6 +181,18 @@ class Backend(Protocol):
     def name(self) -> str:
         """The name users select it by."""
 
+    def version(self) -> str:
+        """The version of its runtime. Raises RuntimeMissingError."""
+
+    def providers(self) -> tuple[str, ...]:
+        """Short names of the providers it has itself, the most able first. Raises RuntimeMissingError."""
+
+    def find(self, asked: str) -> str:
+        """The short name of one provider that it can run graphs on, given what ``--provider`` takes.
+
+        Raises ProviderUnavailableError, which says what there is and how to get it, or OptionError.
+        """
+
     def load(self, request: LoadRequest) -> LoadedGraph:
         """Load one graph. Raises GraphLoadError or ProviderUnavailableError."""
 
@@ -184,7 +201,8 @@ class Backend(Protocol):
 class LoadRequest:
     """What a backend needs to load one component's graph.
 
-    ``providers`` are names, or what ``--provider`` takes: ``NAME|key=value`` or ``plugin:LIBRARY|key=value``.
+    ``providers`` are names, or what ``--provider`` takes: ``NAME|key=value`` or ``plugin:LIBRARY|key=value``; none: the
+    backend's default.
     """
 
     component: str

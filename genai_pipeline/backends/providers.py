@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
 from genai_pipeline.errors import ProviderUnavailableError
-from genai_pipeline.metadata.session_keys import PROVIDERS
+from genai_pipeline.metadata.provider_names import parse_provider
+from genai_pipeline.metadata.session_keys import DEFAULT_PROVIDER, PROVIDERS
 from genai_pipeline.problems import nearest, one_of
 
 _SHORT_NAMES = {long: short for short, long in PROVIDERS.items()}
-_INSTALL = {
+INSTALL: Final[Mapping[str, str]] = {  # how to get providers that ONNX Runtime has in builds of their own
     "cuda": "install 'genai-pipeline[gpu]' in place of 'genai-pipeline[cpu]', on a machine with an NVIDIA driver",
     "tensorrt": "install 'genai-pipeline[gpu]' and TensorRT",
     "dml": "install onnxruntime-directml (Windows) in place of onnxruntime",
@@ -22,10 +24,15 @@ _INSTALL = {
 
 @dataclass(frozen=True, slots=True)
 class ProviderChoice:
-    """Providers to load with, as the runtime names them, and what was asked for but is not there."""
+    """Providers to load with: each as it was asked for, and its name; and why others that were asked for are not."""
 
-    names: tuple[str, ...]
-    notes: tuple[str, ...] = ()
+    found: Mapping[str, str]
+    missing: Mapping[str, str] = field(default_factory=dict)  # label -> why
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The providers, the first choice first."""
+        return tuple(dict.fromkeys(self.found.values()))
 
 
 def long_name(name: str) -> str:
@@ -40,27 +47,48 @@ def short_name(name: str) -> str:
     return _SHORT_NAMES.get(name, name.removesuffix("ExecutionProvider").lower())
 
 
-def choose(asked: Sequence[str], available: Sequence[str], *, required: bool) -> ProviderChoice:
-    """Which of the asked providers to use, in order.
+def default_provider(available: Sequence[str]) -> str:
+    """The provider of graphs for which none is asked: the CPU, or the first of a backend that has no such thing."""
+    return DEFAULT_PROVIDER if DEFAULT_PROVIDER in available or not available else available[0]
 
-    ``required``: every one must be there. Otherwise those that are missing are passed over with a note each, as
-    long as one is left. Raises ProviderUnavailableError.
+
+def choose(asked: Sequence[str], find: Callable[[str], str], *, required: bool) -> ProviderChoice:
+    """Which of the asked providers to use, in order; ``find`` gives the name of one, or raises.
+
+    ``required``: every one must be there. Otherwise those that are missing are passed over, as long as one is left.
+    Raises ProviderUnavailableError, OptionError.
     """
-    names = list(dict.fromkeys(long_name(name) for name in asked)) or [PROVIDERS["cpu"]]
-    missing = [name for name in names if name not in available]
-    present = [name for name in names if name in available]
-    if missing and (required or not present):
-        raise _unavailable(missing[0], available)
-    used = ", ".join(short_name(name) for name in present)
-    notes = tuple(f"provider '{short_name(name)}' is not available here; using {used}" for name in missing)
-    return ProviderChoice(tuple(present), notes)
+    found: dict[str, str] = {}
+    errors: dict[str, ProviderUnavailableError] = {}
+    for entry in asked:
+        try:
+            found[entry] = find(entry)
+        except ProviderUnavailableError as error:
+            errors[parse_provider(entry).label] = error
+    if errors and (required or not found):
+        raise next(iter(errors.values()))
+    return ProviderChoice(found, {label: error.message for label, error in errors.items()})
 
 
-def _unavailable(name: str, available: Sequence[str]) -> ProviderUnavailableError:
-    short = short_name(name)
-    there = [short_name(item) for item in available]
-    if name in _SHORT_NAMES:
-        hint = _INSTALL.get(short, f"install a build of onnxruntime that has {name}")
-    else:
-        hint = nearest(short, PROVIDERS) or f"known providers: {one_of(PROVIDERS, limit=20)}"
-    return ProviderUnavailableError(f"provider '{short}' is not available; this runtime has {one_of(there)}", hint=hint)
+def find_built_in(asked: str, available: Collection[str], *, runtime: str = "this runtime", hint: str = "") -> str:
+    """The short name of a provider that a runtime has itself. Raises ProviderUnavailableError.
+
+    ``hint``: what to do without it; by default, which build of ONNX Runtime has it.
+    """
+    name = short_name(long_name(parse_provider(asked).name))
+    if name in available:
+        return name
+    message = f"provider '{name}' is not available; {runtime} has {one_of(available)}"
+    raise ProviderUnavailableError(message, hint=unknown_hint(name, available) or hint or _install_hint(name))
+
+
+def unknown_hint(name: str, available: Collection[str]) -> str:
+    """What to say of a short name that is no provider's at all; empty for one that somebody has."""
+    if name in PROVIDERS or name in available:
+        return ""
+    known = dict.fromkeys((*available, *PROVIDERS))
+    return nearest(name, known) or f"known providers: {one_of(known, limit=20)}"
+
+
+def _install_hint(name: str) -> str:
+    return INSTALL.get(name, f"install a build of onnxruntime that has {long_name(name)}")

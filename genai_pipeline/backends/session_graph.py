@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from genai_pipeline.backends.dtypes import runtime_dtype_name
+from genai_pipeline.backends.placement import Shortfall
 from genai_pipeline.backends.protocol import Binding
 from genai_pipeline.backends.rewriting import Rewritten
 from genai_pipeline.graph.signature import GraphSignature, Port
@@ -33,6 +34,7 @@ class SessionGraph(Generic[B]):
         *,
         placement: Mapping[str, int],
         notes: tuple[str, ...],
+        shortfall: Shortfall,
         source: GraphSignature,
         rewritten: Rewritten,
     ) -> None:
@@ -40,7 +42,8 @@ class SessionGraph(Generic[B]):
         self.session = session
         self._signature = session_signature(session, source, rewritten.changed_ports)
         self._placement = placement
-        self._notes = notes
+        self._shortfall = shortfall
+        self._notes = (*shortfall.texts(component, placement), *notes)
         self._logit_rows = rewritten.logits is not None
         self._seconds = 0.0
         self._bindings: weakref.WeakSet[B] = weakref.WeakSet()
@@ -59,6 +62,11 @@ class SessionGraph(Generic[B]):
     def placement(self) -> Mapping[str, int]:
         """Nodes by provider."""
         return self._placement
+
+    @property
+    def shortfall(self) -> Shortfall:
+        """What of the providers that were asked for was not met."""
+        return self._shortfall
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from genai_pipeline.backends.placement import GraphPlacement
 from genai_pipeline.backends.protocol import Backend, LoadedGraph
 from genai_pipeline.config import LoadOptions
 from genai_pipeline.engine.decode_loop import DecodeLoop
@@ -13,7 +14,7 @@ from genai_pipeline.engine.draft_model import DraftPackage
 from genai_pipeline.engine.drafters import add_draft_model, add_lookup
 from genai_pipeline.engine.engine import Engine
 from genai_pipeline.engine.gauges import engine_gauges
-from genai_pipeline.engine.graphs import load_graphs
+from genai_pipeline.engine.graphs import load_graphs, placements
 from genai_pipeline.engine.job import JobStage
 from genai_pipeline.engine.limits import context_length
 from genai_pipeline.engine.listeners import Listeners
@@ -48,6 +49,7 @@ class Assembly:
 
     engine: Engine
     graphs: Mapping[str, LoadedGraph]
+    placement: tuple[GraphPlacement, ...]  # of the draft package too
     parts: Mapping[str, StatePart]  # by loop
     context_length: int
     telemetry: Telemetry
@@ -79,6 +81,7 @@ def assemble(
         context = context_length(plan.package, options)
         plan = plan_with_token_ids(plan, prompts.tokenizers)
         graphs = load_graphs(plan, backend, options, resources)
+        placement = placements(plan, graphs, backend.version())
         parts, spare = _parts(plan, graphs, prompts, options, context, draft, resources)
         stages = dict(walked_stages(plan.root))
         loops = {id: DecodeLoop(stages[id], graphs, part.pool, part.keeper, part.rules) for id, part in parts.items()}
@@ -86,7 +89,9 @@ def assemble(
             resources.callback(loop.stop)
         add_lookup(loops, plan, options)
         if draft is not None and spare is not None:
-            add_draft_model(loops, plan, draft, backend, options, spare, context, resources)
+            placement += add_draft_model(loops, plan, draft, backend, options, spare, context, resources)
+        for one in placement:
+            one.log()
         kept = options.encoder_cache
         cache = ResultCache(parse_size("encoder_cache", kept)) if kept != 0 else None
         runners = _runners(plan, loops, graphs, prompts.tokenizers, cache)
@@ -101,7 +106,7 @@ def assemble(
         walk = Walk(plan, runners, load_data(plan.package))
         engine = Engine(walk, runners, Outputs(plan), scheduler, paces, listener, most)
         resources.callback(engine.close)
-        return Assembly(engine, graphs, parts, context, telemetry, resources.pop_all())
+        return Assembly(engine, graphs, placement, parts, context, telemetry, resources.pop_all())
 
 
 def _parts(

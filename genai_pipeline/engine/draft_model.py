@@ -17,10 +17,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from genai_pipeline.backends.protocol import Backend
+from genai_pipeline.backends.protocol import LoadedGraph
 from genai_pipeline.config import LoadOptions
 from genai_pipeline.engine.decode_loop import DecodeLoop
-from genai_pipeline.engine.graphs import load_graphs
 from genai_pipeline.engine.memory import StateMemory
 from genai_pipeline.engine.sequence import Sequence
 from genai_pipeline.engine.state_part import make_state_part
@@ -262,7 +261,7 @@ class DraftModel(Drafter):
 
 def open_draft_model(
     package: DraftPackage,
-    backend: Backend,
+    graphs: Mapping[str, LoadedGraph],
     options: LoadOptions,
     memory: StateMemory,
     choose: Choose,
@@ -271,11 +270,11 @@ def open_draft_model(
     width: int | None,
     resources: ExitStack,
 ) -> DraftModel:
-    """Load a draft package; ``resources`` frees all of it. ``memory`` is its share of the pipeline's claim.
+    """A draft package with its loaded graphs, ready to draft; ``resources`` frees its state.
 
-    ``context`` and ``width`` are those of the target. Raises BackendError, CapacityError or PackageError.
+    ``memory`` is its share of the pipeline's claim, ``context`` and ``width`` are those of the target. Raises
+    CapacityError or PackageError.
     """
-    graphs = load_graphs(package.plan, backend, options, resources)
     own = replace(memory, disk=0)
     part = make_state_part(package.plan, package.loop, graphs, package.tokenizers, options, context, own)
     resources.callback(part.close)

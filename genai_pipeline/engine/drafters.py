@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 
+from genai_pipeline.backends.placement import GraphPlacement
 from genai_pipeline.backends.protocol import Backend
 from genai_pipeline.config import LoadOptions
 from genai_pipeline.engine.decode_loop import DecodeLoop
 from genai_pipeline.engine.draft_model import DraftPackage, open_draft_model
 from genai_pipeline.engine.drafting import Drafting, choose_as_target
+from genai_pipeline.engine.graphs import load_graphs, placements
 from genai_pipeline.engine.memory import StateMemory
 from genai_pipeline.errors import OptionError
 from genai_pipeline.graph.plan import ExecutionPlan
@@ -37,14 +40,21 @@ def add_draft_model(
     memory: StateMemory,
     context: int,
     resources: ExitStack,
-) -> None:
-    """Let a draft package draft for the one loop of a package. Raises OptionError, BackendError or CapacityError."""
+) -> tuple[GraphPlacement, ...]:
+    """Let a draft package draft for the one loop of a package; gives what its graphs run on.
+
+    Providers that are asked for single components are those of the package that it drafts for. Raises OptionError,
+    BackendError or CapacityError.
+    """
     (loop,) = loops.values()
+    options = replace(options, providers=None if options.providers is None else options.providers.everywhere())
     width = loop.rules.vocabulary
+    graphs = load_graphs(draft.plan, backend, options, resources)
     model = open_draft_model(
-        draft, backend, options, memory, choose_as_target, context=context, width=width, resources=resources
+        draft, graphs, options, memory, choose_as_target, context=context, width=width, resources=resources
     )
     _add(plan, loop, model)
+    return placements(draft.plan, graphs, backend.version())
 
 
 def _add(plan: ExecutionPlan, loop: DecodeLoop, drafter: Drafter) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 
+from genai_pipeline.backends.placement import GraphPlacement
 from genai_pipeline.backends.protocol import Backend, LoadedGraph, LoadRequest
 from genai_pipeline.config import LoadOptions
 from genai_pipeline.errors import ProviderUnavailableError
@@ -16,11 +17,29 @@ def load_graphs(
 ) -> dict[str, LoadedGraph]:
     """Every component's graph; ``resources`` closes them. Raises BackendError or PackageError."""
     logits = dict(_logits_ports(plan.root))
+    asked = options.providers
     graphs: dict[str, LoadedGraph] = {}
     for name, component in plan.components.items():
-        graphs[name] = backend.load(_load_request(plan, component, logits.get(name), options))
+        graphs[name] = backend.load(
+            _load_request(plan, component, logits.get(name), () if asked is None else asked.of(name))
+        )
         resources.callback(graphs[name].close)
     return graphs
+
+
+def placements(plan: ExecutionPlan, graphs: Mapping[str, LoadedGraph], version: str) -> tuple[GraphPlacement, ...]:
+    """What each graph of a package runs on; ``version``: of the backend's runtime."""
+    return tuple(
+        GraphPlacement.of(
+            graph,
+            package=plan.package.name,
+            component=name,
+            model=plan.components[name].model,
+            version=version,
+            passed_over=chosen.passed_over if (chosen := plan.components[name].spec.chosen) is not None else (),
+        )
+        for name, graph in graphs.items()
+    )
 
 
 def _logits_ports(scope: ScopePlan) -> Iterator[tuple[str, str]]:
@@ -36,7 +55,7 @@ def _logits_ports(scope: ScopePlan) -> Iterator[tuple[str, str]]:
 
 
 def _load_request(
-    plan: ExecutionPlan, component: ComponentPlan, logits: str | None, options: LoadOptions
+    plan: ExecutionPlan, component: ComponentPlan, logits: str | None, asked: Sequence[str]
 ) -> LoadRequest:
     root, session = component.spec.root or plan.package.root, component.spec.session
     declared = session.providers if session is not None else ()
@@ -50,8 +69,8 @@ def _load_request(
         path=str(root / component.model),
         root=str(root),
         logits=logits,
-        providers=chosen.providers if chosen is not None else options.providers or declared or ("cpu",),
-        providers_required=options.providers is not None and len(options.providers) == 1,
+        providers=chosen.providers if chosen is not None else tuple(asked) or declared,
+        providers_required=len(asked) == 1,
         provider_options=tuple((name, tuple(settings.items())) for name, settings in provider_options.items()),
         config=tuple(session.config.items()) if session is not None else (),
     )

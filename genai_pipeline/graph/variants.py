@@ -5,63 +5,87 @@ The order of providers decides, then the order of the file: the same machine, op
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from genai_pipeline.metadata.model import ComponentSpec, PackageSpec, VariantChoice, VariantSpec
-from genai_pipeline.metadata.session_keys import DEFAULT_PROVIDER, short_provider
+from genai_pipeline.metadata.provider_names import AskedProviders, parse_provider
 from genai_pipeline.problems import Problems, one_of
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Whether a provider is there: its short name or None, and a clause that says so."""
+
+    name: str | None
+    said: str
+
+
+class Offered(Protocol):
+    """What a backend can run graphs on."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Short names of its own providers."""
+
+    @property
+    def default(self) -> str:
+        """The provider of graphs for which none is asked."""
+
+    def find(self, asked: str) -> Found:
+        """Whether a provider is there, by what names it, with or without options."""
 
 
 def choose_variants(
     spec: PackageSpec,
-    available: Callable[[], Sequence[str]],
+    offered: Offered,
     problems: Problems,
     *,
-    asked: Sequence[str] | None = None,
+    asked: AskedProviders | None = None,
     precision: str | None = None,
 ) -> PackageSpec:
     """The package with one graph for each component that has variants; a choice that was made before stays.
 
-    ``available`` gives the providers of the runtime, and is asked only where a component has variants. ``asked`` are
-    the providers of the load option, ``precision`` the one that is preferred. A component none of whose variants can
-    run gets its first one, for the checks, and a warning.
+    ``offered`` is asked only where a component has variants. ``asked`` are the providers of the load option,
+    ``precision`` the one that is preferred. A component none of whose variants can run gets its first one, for the
+    checks, and a warning.
     """
     components = dict(spec.components)
     undecided = {name: one for name, one in components.items() if one.variants and one.chosen is None}
-    if not undecided:
-        return spec
-    there = tuple(map(short_provider, available()))
     for name, component in undecided.items():
-        chosen = choose_variant(component, there, asked, precision)
+        chosen = choose_variant(component, offered, () if asked is None else asked.of(name), precision)
         components[name] = replace(component, model=chosen.variant.model, chosen=chosen)
         if not chosen.runs:
             message = f"no variant of the component '{name}' runs here: {chosen.reason}"
-            hint = f"its first variant was checked; this runtime has {one_of(there)}"
+            hint = f"its first variant was checked; this runtime has {one_of(offered.names)}"
             problems.warning(component.at, "variant.none_runs", message, hint)
-    return replace(spec, components=components)
+    return replace(spec, components=components) if undecided else spec
 
 
 def choose_variant(
-    component: ComponentSpec, there: Sequence[str], asked: Sequence[str] | None, precision: str | None
+    component: ComponentSpec, offered: Offered, asked: Sequence[str], precision: str | None
 ) -> VariantChoice:
-    """The variant of one component, given the short names of the providers that are ``there``."""
+    """The variant of one component; ``asked``: providers of the load option, the first choice first."""
     variants = _preferred(component.variants, precision)
-    order, whose = _order(component, variants, asked)
+    order, whose = _order(component, variants, asked, offered.default)
     reasons = list(_why_precision(component.variants, variants, precision))
-    for place, provider in enumerate(order):
-        fitting = [one for one in variants if _provider(one) in (provider, None)]
-        own = [one for one in fitting if _provider(one) == provider]
-        if provider not in there:
-            reasons.append(f"{provider} is not available here")
+    passed: list[str] = []
+    for place, entry in enumerate(order):
+        found = offered.find(entry)
+        label = parse_provider(entry).label
+        fitting = [one for one in variants if one.provider is None or _is(one.provider, label, found)]
+        own = [one for one in fitting if one.provider is not None]
+        if found.name is None:
+            passed.append(found.said)
         elif not fitting:
-            reasons.append(f"{provider} has no variant")
+            passed.append(f"{label} has no variant")
         else:
             variant = (own or fitting)[0]
-            reasons.append(_why(provider, whose, variant, own or fitting))
-            providers = order[place:] if whose else tuple(dict.fromkeys((provider, DEFAULT_PROVIDER)))
-            return VariantChoice(variant, "; ".join(reasons), providers)
-    return VariantChoice(variants[0], "; ".join(reasons), order, runs=False)
+            reasons += [*passed, _why(label, found.said, whose, variant, own or fitting)]
+            providers = order[place:] if whose else tuple(dict.fromkeys((entry, offered.default)))
+            return VariantChoice(variant, "; ".join(reasons), providers, passed_over=tuple(passed) if whose else ())
+    return VariantChoice(variants[0], "; ".join([*reasons, *passed]), order, runs=False)
 
 
 def variant_precisions(spec: PackageSpec) -> tuple[str, ...]:
@@ -84,25 +108,24 @@ def _why_precision(
 
 
 def _order(
-    component: ComponentSpec, variants: Sequence[VariantSpec], asked: Sequence[str] | None
+    component: ComponentSpec, variants: Sequence[VariantSpec], asked: Sequence[str], default: str
 ) -> tuple[tuple[str, ...], str]:
     """Providers, the first choice first, and in words who says so; no words: nobody but the variants themselves."""
     declared = component.session.providers if component.session is not None else ()
     if asked or declared:
-        names = asked or declared
-        return tuple(
-            dict.fromkeys(short_provider(name.partition("|")[0]) for name in names)
-        ), "asked for" if asked else "listed by the component"
-    named = [provider for one in variants if (provider := _provider(one)) is not None]
-    return tuple(dict.fromkeys((*named, DEFAULT_PROVIDER))), ""
+        return tuple(asked or declared), "asked for" if asked else "listed by the component"
+    named = [parse_provider(one.provider).label for one in variants if one.provider is not None]
+    return tuple(dict.fromkeys((*named, default))), ""
 
 
-def _provider(variant: VariantSpec) -> str | None:
-    return None if variant.provider is None else short_provider(variant.provider)
+def _is(provider: str, label: str, found: Found) -> bool:
+    """Whether a variant's provider is the one that was found: called the same, or by the name that a plugin has."""
+    own = parse_provider(provider).label
+    return own in (label, found.name)
 
 
-def _why(provider: str, whose: str, variant: VariantSpec, fitting: Sequence[VariantSpec]) -> str:
-    said = f"{provider} is available here" + (f" and {whose}" if whose else "")
+def _why(label: str, said: str, whose: str, variant: VariantSpec, fitting: Sequence[VariantSpec]) -> str:
+    said += f" and {whose}" if whose else ""
     any_provider = " for any provider" if variant.provider is None else ""
-    first = f", the first of {len(fitting)} variants{any_provider or f' for {provider}'}" if len(fitting) > 1 else ""
+    first = f", the first of {len(fitting)} variants{any_provider or f' for {label}'}" if len(fitting) > 1 else ""
     return f"{said}{first}"

@@ -182,11 +182,15 @@ class VariantSpec:
 
 @dataclass(frozen=True, slots=True)
 class VariantChoice:
-    """The variant that is used, why, and the providers that run it, the first choice first."""
+    """The variant that is used, why, and the providers that run it, the first choice first.
+
+    ``passed_over`` says why providers before these, that somebody asked for, do not run it.
+    """
 
     variant: VariantSpec
     reason: str
     providers: tuple[str, ...]
+    passed_over: tuple[str, ...] = ()
     runs: bool = True  # False: nothing here runs any variant; this one is there to be checked
 
 

@@ -31,8 +31,8 @@ def footprint(served: Served, limit: int | None) -> int:
     from genai_pipeline.importers.pull import lending, resolve
 
     path = resolve(served.package, precision=served.precision)
-    providers = LoadOptions.of(**served.load).providers
-    checked = check_package(path, lending(), providers=providers, precision=served.precision)
+    load = LoadOptions.of(**served.load)
+    checked = check_package(path, lending(), backend=load.backend, providers=load.providers, precision=served.precision)
     weights = 0 if checked.plan is None else weight_bytes(checked.plan)
     return weights + _state_bytes(served, limit)
 

@@ -131,6 +131,18 @@ class SeparateBackend:
         self._inner = inner
         self._memory = memory
 
+    def version(self) -> str:
+        """That of the backend below."""
+        return self._inner.version()
+
+    def providers(self) -> tuple[str, ...]:
+        """Those of the backend below."""
+        return self._inner.providers()
+
+    def find(self, asked: str) -> str:
+        """What the backend below finds."""
+        return self._inner.find(asked)
+
     def load(self, request: LoadRequest) -> LoadedGraph:
         """Load one graph."""
         graph: Any = SeparateGraph(self._inner.load(request), self._memory, self.name)

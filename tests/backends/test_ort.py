@@ -18,7 +18,6 @@ from genai_pipeline.errors import (
     GraphLoadError,
     GraphRunError,
     OptionError,
-    ProviderFallbackWarning,
     ProviderUnavailableError,
 )
 from genai_pipeline.testing import GraphBuilder, write_package
@@ -183,10 +182,18 @@ def test_an_unknown_operator_is_refused_with_the_runtimes_own_words(
 def test_a_provider_that_is_not_here(tmp_path: Path) -> None:
     with pytest.raises(ProviderUnavailableError, match="provider 'cuda' is not available"):
         load(tmp_path, double(), providers=("cuda", "cpu"), providers_required=True)
-    with pytest.warns(ProviderFallbackWarning, match="component 'part': provider 'cuda' is not available"):
-        graph = load(tmp_path, double(), providers=("cuda", "cpu"))
+    graph = load(tmp_path, double(), providers=("cuda", "cpu"))
     assert graph.providers == ("cpu",)
-    assert graph.notes == ("provider 'cuda' is not available here; using cpu",)
+    (why,) = graph.shortfall.missing.values()
+    assert why.startswith("provider 'cuda' is not available; this runtime has ")
+    assert graph.notes == (f"component 'part' goes without cuda, using cpu: {why}",)
+
+
+def test_options_that_the_cpu_provider_would_ignore(tmp_path: Path) -> None:
+    assert load(tmp_path, double(), providers=("cpu|use_arena=0",)).providers == ("cpu",)
+    with pytest.raises(OptionError, match="the provider cpu has no option 'use_arenas'") as caught:
+        load(tmp_path, double(), providers=("cpu|use_arenas=0",))
+    assert caught.value.hint == "did you mean 'use_arena'?"
 
 
 @pytest.mark.parametrize("key", ["session.use_per_session_threads", "session.intra_op_num_threads"])

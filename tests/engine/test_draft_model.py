@@ -14,6 +14,7 @@ from genai_pipeline.backends.ort import OrtBackend
 from genai_pipeline.checking import check_package
 from genai_pipeline.config import LoadOptions
 from genai_pipeline.engine.draft_model import LAG, DraftModel, DraftPackage, open_draft_model
+from genai_pipeline.engine.graphs import load_graphs
 from genai_pipeline.engine.memory import _process_budget, claim_memory
 from genai_pipeline.engine.request import Request, RequestState
 from genai_pipeline.engine.sequence import Sequence
@@ -82,10 +83,11 @@ def open_model(tmp_path: Path) -> Iterator[Open]:
             assert checked.plan is not None
             claim = claim_memory(memory, useful=1 << 26)
             stack.callback(claim.release)
+            loading = LoadOptions.of(**(load or {}))
             made = open_draft_model(
                 DraftPackage(checked.plan, checked.plan.stage("generate"), checked.tokenizers),
-                OrtBackend(),
-                LoadOptions.of(**(load or {})),
+                load_graphs(checked.plan, OrtBackend(), loading, stack),
+                loading,
                 claim,
                 choose,
                 resources=stack,
@@ -280,7 +282,7 @@ def test_closing_gives_everything_back(tmp_path: Path) -> None:
         resources.callback(claim.release)
         model = open_draft_model(
             DraftPackage(checked.plan, checked.plan.stage("generate"), checked.tokenizers),
-            OrtBackend(),
+            load_graphs(checked.plan, OrtBackend(), LoadOptions(), resources),
             LoadOptions(),
             claim,
             greedy,

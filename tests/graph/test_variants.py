@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ import genai_pipeline as gp
 from genai_pipeline.checking import check_package
 from genai_pipeline.errors import PackageNotFoundError, ProviderUnavailableError
 from genai_pipeline.graph import render
-from genai_pipeline.graph.variants import choose_variant
+from genai_pipeline.graph.variants import Found, choose_variant
 from genai_pipeline.metadata.load import load_package
 from genai_pipeline.metadata.model import ComponentSpec, SessionSpec, VariantSpec
+from genai_pipeline.metadata.provider_names import parse_provider
 from genai_pipeline.problems import Location
 from genai_pipeline.testing import TinyPackage, write_package
 
@@ -26,6 +28,20 @@ CUDA16 = VariantSpec(HERE, "cuda16.onnx", "cuda", "float16")
 CUDA32 = VariantSpec(HERE, "cuda32.onnx", "CUDAExecutionProvider", "float32")
 CPU = VariantSpec(HERE, "cpu.onnx", "cpu", "int4")
 ANY = VariantSpec(HERE, "any.onnx", None, "float32")
+
+
+@dataclass(frozen=True)
+class Here:
+    """What a backend offers; ``plugins``: by what names them, their own names."""
+
+    names: tuple[str, ...]
+    plugins: Mapping[str, str] = field(default_factory=dict)
+    default: str = "cpu"
+
+    def find(self, asked: str) -> Found:
+        label = parse_provider(asked).label
+        name = self.plugins.get(label, label if label in self.names else None)
+        return Found(name, f"{label} is {'' if name else 'not '}available here")
 
 
 def component(*variants: VariantSpec, listed: tuple[str, ...] = ()) -> ComponentSpec:
@@ -57,22 +73,45 @@ def test_what_runs_decides_then_the_order_of_the_file(
     model: str,
     providers: tuple[str, ...],
 ) -> None:
-    chosen = choose_variant(component(*variants), there, asked, precision)
+    chosen = choose_variant(component(*variants), Here(tuple(there)), asked or (), precision)
     assert (chosen.variant.model, chosen.providers, chosen.runs) == (model, providers, True)
 
 
 def test_a_components_own_list_counts_before_its_variants() -> None:
-    chosen = choose_variant(component(CUDA16, CPU, listed=("cpu", "cuda")), ["cuda", "cpu"], None, None)
+    chosen = choose_variant(component(CUDA16, CPU, listed=("cpu", "cuda")), Here(("cuda", "cpu")), (), None)
     assert chosen.variant is CPU
     assert chosen.reason == "cpu is available here and listed by the component"
 
 
 def test_the_reason_tells_what_was_passed_over() -> None:
-    chosen = choose_variant(component(CUDA16, CUDA32, CPU), ["cpu"], ("dml", "cuda", "cpu"), "int8")
+    chosen = choose_variant(component(CUDA16, CUDA32, CPU), Here(("cpu",)), ("dml", "cuda", "cpu"), "int8")
     assert chosen.reason == (
         "no variant has the precision int8; dml is not available here; cuda is not available here; "
         "cpu is available here and asked for"
     )
+    assert chosen.passed_over == ("dml is not available here", "cuda is not available here")
+
+
+PLUGIN = VariantSpec(HERE, "plugin.onnx", "plugin:npu-ep")
+OWN_NAME = VariantSpec(HERE, "own.onnx", "npu_ep")
+WITH_PLUGIN = Here(("cpu",), {"plugin:npu-ep": "npu_ep", "plugin:/lib/npu.so": "npu_ep"})
+
+
+@pytest.mark.parametrize(
+    ("variants", "asked", "model", "providers"),
+    [
+        ((CPU, PLUGIN), ("plugin:npu-ep|level=3", "cpu"), "plugin.onnx", ("plugin:npu-ep|level=3", "cpu")),
+        ((CPU, OWN_NAME), ("plugin:/lib/npu.so", "cpu"), "own.onnx", ("plugin:/lib/npu.so", "cpu")),
+        ((PLUGIN, CPU), (), "plugin.onnx", ("plugin:npu-ep", "cpu")),
+        ((PLUGIN, CPU), ("cpu|use_arena=0",), "cpu.onnx", ("cpu|use_arena=0",)),
+        ((PLUGIN, CPU), ("plugin:other", "cpu"), "cpu.onnx", ("cpu",)),
+    ],
+)
+def test_plugins_are_providers_and_options_are_kept(
+    variants: tuple[VariantSpec, ...], asked: tuple[str, ...], model: str, providers: tuple[str, ...]
+) -> None:
+    chosen = choose_variant(component(*variants), WITH_PLUGIN, asked, None)
+    assert (chosen.variant.model, chosen.providers) == (model, providers)
 
 
 PROVIDERS = st.sampled_from(["cpu", "cuda", "dml", "qnn"])
@@ -91,8 +130,8 @@ def test_a_choice_runs_on_what_is_there_and_was_asked_for(
     variants: list[VariantSpec], there: list[str], asked: Sequence[str] | None, precision: str | None
 ) -> None:
     made = component(*variants)
-    chosen = choose_variant(made, there, asked, precision)
-    assert chosen == choose_variant(made, list(reversed(there)), asked, precision)
+    chosen = choose_variant(made, Here(tuple(there)), asked or (), precision)
+    assert chosen == choose_variant(made, Here(tuple(reversed(there))), asked or (), precision)
     assert chosen.variant in variants
     if chosen.runs:
         assert chosen.providers[0] in there
@@ -150,7 +189,7 @@ def test_a_package_for_another_machine_is_valid_here_and_does_not_load(tmp_path:
 
 def test_a_variant_is_not_run_on_a_provider_that_it_is_not_for(tmp_path: Path) -> None:
     with_variants(tmp_path, {"provider": "cpu"})
-    with pytest.raises(ProviderUnavailableError, match="no variant of the component 'decoder' runs here: cuda"):
+    with pytest.raises(ProviderUnavailableError, match="provider 'cuda' is not available"):
         gp.load(tmp_path, providers=["cuda"])
 
 

@@ -87,7 +87,7 @@ def _packages(chat: Chat, argument: str) -> Iterator[Offer]:
 
 
 def _providers(chat: Chat, argument: str) -> Iterator[Offer]:
-    return _words(available_providers(), argument.replace(",", " ").rpartition(" ")[2])
+    return _words(available_providers(chat.model.loading), argument.replace(",", " ").rpartition(" ")[2])
 
 
 def _commands(chat: Chat, argument: str) -> Iterator[Offer]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from genai_pipeline.cli.chat.options import check
@@ -80,16 +80,18 @@ class Model:
     def _find(self, package: str, loading: Mapping[str, Any]) -> None:
         """Pull and check the package while the old one is still there. Raises PackageError or OptionError."""
         from genai_pipeline.checking import check_package
-        from genai_pipeline.config import LoadOptions
         from genai_pipeline.errors import PackageInvalidError
         from genai_pipeline.importers.pull import lending, resolve
+        from genai_pipeline.loading import load_options, require_runtime
 
-        LoadOptions.of(**{name: value for name, value in loading.items() if name != "precision"})
-        _find_providers(loading.get("providers"))
+        precision = loading.get("precision")
+        options = load_options({name: value for name, value in loading.items() if name != "precision"})
+        require_runtime(options)
         with self._shown() as progress:
-            precision = loading.get("precision")
             path = resolve(package, precision=precision, progress=progress)
-            found = check_package(path, lending(progress), providers=loading.get("providers"), precision=precision)
+            found = check_package(
+                path, lending(progress), backend=options.backend, providers=options.providers, precision=precision
+            )
         if found.plan is None:
             first = next(problem for problem in found.problems if problem.severity == "error")
             message = f"{path} is not a valid package; first: {first.message}"
@@ -109,18 +111,9 @@ class Model:
         return pipe
 
 
-def available_providers() -> tuple[str, ...]:
-    """Short names of the providers that this runtime has."""
-    from genai_pipeline.backends.providers import short_name
-    from genai_pipeline.backends.runtime import onnxruntime
+def available_providers(loading: Mapping[str, Any]) -> tuple[str, ...]:
+    """Short names of the providers that a backend has itself; ``loading``: load options that say which backend."""
+    from genai_pipeline.backends.offer import Offer
+    from genai_pipeline.loading import load_options
 
-    return tuple(short_name(name) for name in onnxruntime().get_available_providers())
-
-
-def _find_providers(asked: Sequence[str] | None) -> None:
-    """Refuse providers of which none is there. Raises ProviderUnavailableError."""
-    from genai_pipeline.backends.providers import choose
-    from genai_pipeline.backends.runtime import onnxruntime
-
-    if asked is not None:
-        choose(asked, onnxruntime().get_available_providers(), required=False)
+    return Offer(load_options({name: loading[name] for name in ("backend",) if name in loading}).backend).names

@@ -51,9 +51,8 @@ def model(chat: Chat, argument: str) -> None:
 def provider(chat: Chat, argument: str) -> None:
     """Show the providers, or load the package on others."""
     if not argument:
-        asked = chat.model.loading.get("providers")
-        chosen = "those the package names, else cpu" if asked is None else ", ".join(asked)
-        chat.terminal.show(f"in use: {chosen}\nthere are: {', '.join(available_providers())}")
+        lines = [*map(str, chat.pipe.placement), f"there are: {', '.join(available_providers(chat.model.loading))}"]
+        chat.terminal.show("\n".join(lines))
         return
     chat.model.reload({"providers": argument.replace(",", " ").split()}, chat.forks.move)
     _loaded(chat)

@@ -38,8 +38,10 @@ def _compiled(served: Served) -> dict[str, Any]:
 
     try:
         path = resolve(served.package, precision=served.precision)
-        providers = LoadOptions.of(**served.load).providers
-        checked = check_package(path, lending(), providers=providers, precision=served.precision)
+        load = LoadOptions.of(**served.load)
+        checked = check_package(
+            path, lending(), backend=load.backend, providers=load.providers, precision=served.precision
+        )
     except GenaiError as error:
         raise api_error(error) from error
     if checked.plan is None:

@@ -1,0 +1,62 @@
+"""What a backend can run graphs on, asked for only when somebody wants to know."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from genai_pipeline.backends.protocol import Backend
+from genai_pipeline.backends.providers import choose, default_provider, unknown_hint
+from genai_pipeline.backends.registry import AUTO, make_backend
+from genai_pipeline.errors import ProviderUnavailableError, RuntimeMissingError
+from genai_pipeline.graph.variants import Found
+from genai_pipeline.metadata.provider_names import AskedProviders, parse_provider
+from genai_pipeline.problems import one_of
+
+
+class Offer:
+    """The providers of one backend, plugins by what names them. Without its runtime, there are none."""
+
+    def __init__(self, backend: str | Backend = AUTO) -> None:
+        self._asked = backend
+
+    @cached_property
+    def _backend(self) -> Backend:
+        return make_backend(self._asked)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Short names of the backend's own providers."""
+        try:
+            return self._backend.providers()
+        except RuntimeMissingError:
+            return ()
+
+    @property
+    def default(self) -> str:
+        """The provider of graphs for which none is asked."""
+        return default_provider(self.names)
+
+    def find(self, asked: str) -> Found:
+        """Whether a provider is there, by what names it, with or without options."""
+        spec = parse_provider(asked)
+        where = "here" if self._asked == AUTO else f"with the backend {self._backend.name}"
+        try:
+            return Found(self._backend.find(asked), f"{spec.label} is available {where}")
+        except (ProviderUnavailableError, RuntimeMissingError) as error:
+            missing = f"{spec.label} is not available {where}"
+            return Found(None, error.message if spec.plugin else missing)
+
+    def require(self, asked: AskedProviders | None) -> None:
+        """Refuse what cannot be had: a runtime that is not there, a provider that nobody has, a list of absent ones.
+
+        Raises RuntimeMissingError, ProviderUnavailableError, OptionError.
+        """
+        available = self._backend.providers()
+        for entries in () if asked is None else asked.lists.values():
+            for entry in entries:
+                spec = parse_provider(entry)
+                hint = "" if spec.plugin else unknown_hint(spec.label, available)
+                if hint:
+                    message = f"there is no provider '{spec.name}'; the backend {self._backend.name} has"
+                    raise ProviderUnavailableError(f"{message} {one_of(available)}", hint=hint)
+            choose(entries, self._backend.find, required=len(entries) == 1)
