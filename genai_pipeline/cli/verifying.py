@@ -14,6 +14,7 @@ from genai_pipeline.cli.output import Output, write, write_json
 from genai_pipeline.cli.packages import loaded
 from genai_pipeline.cli.reports import table
 from genai_pipeline.cli.run_request import RunRequest
+from genai_pipeline.cli.verifying_backends import BACKENDS, only_for_backends, verify_backends
 from genai_pipeline.errors import OptionError
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def register(app: typer.Typer) -> None:
     app.command("verify")(verify)
 
 
-@takes(groups.SCORE_LOADING)
+@takes(BACKENDS, groups.SCORE_LOADING)
 def verify(
     ctx: typer.Context,
     package: groups.Package,
@@ -61,7 +62,15 @@ def verify(
     """Compare greedy tokens and probabilities with a reference; exit code 1 where they differ beyond tolerance.
 
     The KL at each place is taken over the 20 likeliest tokens and the rest as one, given the reference's own tokens.
+    With --backends the reference is the first backend named, and any package can be compared, graph run by graph run.
     """
+    if options.get("backends"):
+        _refuse_given(ctx, ("reference", "model", "record", "max_kl"))
+        texts: Sequence[str] = () if prompts is None else _lines(prompts)
+        if not verify_backends(ctx.obj, package, options, texts, tokens=tokens, margin=margin, as_json=as_json):
+            raise typer.Exit(FAILED)
+        return
+    only_for_backends(options)
     from genai_pipeline.cli.parity.answers import fitting_prompts
     from genai_pipeline.cli.parity.compare import Tolerance, compare
     from genai_pipeline.cli.parity.recorded import write_recorded
@@ -88,6 +97,15 @@ def verify(
         output.note(f"recorded in {write_recorded(root, found)}")
     if failed:
         raise typer.Exit(FAILED)
+
+
+def _refuse_given(ctx: typer.Context, names: Sequence[str]) -> None:
+    """Options that have no effect beside --backends. Raises OptionError."""
+    for name in names:
+        source = ctx.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            message = f"{name} has no effect with --backends: the first of them is the reference"
+            raise OptionError(message, param=name, hint="leave it out")
 
 
 def _lines(path: Path) -> Sequence[str]:
