@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from genai_pipeline.backends.nxrt_runtime import first_line, is_failure
+from genai_pipeline.backends.nxrt_runtime import NxrtFailure, first_line, guarded
 from genai_pipeline.backends.protocol import Buffer
 from genai_pipeline.errors import GraphRunError
 from genai_pipeline.types import numpy_dtype
@@ -44,10 +44,8 @@ class NxrtBinding:
         """Run the graph once. Raises GraphRunError; bound outputs are then undefined."""
         names, start = list(self._outputs), perf_counter()
         try:
-            values = self._graph.session.run_with_values(names, self._views)
-        except BaseException as error:
-            if not is_failure(error):
-                raise
+            values = guarded(self._graph.session.run_with_values, names, self._views)
+        except NxrtFailure as error:
             raise GraphRunError(f"component '{self._graph.component}' failed to run: {first_line(error)}") from error
         finally:
             self._graph.add_seconds(perf_counter() - start)

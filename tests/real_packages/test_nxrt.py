@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ import genai_pipeline as gp
 from genai_pipeline.errors import GraphLoadError
 
 PROMPT = "Write a short story about a lighthouse keeper."
+BECKETT = "Ever tried, ever failed. No matter, try again. Fail again. Fail better."  # as on ort: test_whisper.py
 TEXTS = ["A man is eating food.", "Someone eats a meal.", "The sky is very blue today over the hills"]
 
 
@@ -28,8 +31,20 @@ def test_minilm_gives_the_same_vectors() -> None:
     np.testing.assert_allclose(found["nxrt"], found["ort"], atol=1e-3)
 
 
-@pytest.mark.parametrize("package", ["g2p-en", "piper-joe"])
-def test_an_operator_that_it_lacks_is_named_at_load(package: str) -> None:
-    with pytest.raises(GraphLoadError, match=r"nxrt has no kernel for the operator ai\.onnx::GRU") as found:
+def test_whisper_hears_the_words_that_are_said(beckett_wav: Path) -> None:
+    with gp.load("whisper-tiny.en", backend="nxrt") as pipe:
+        assert pipe.transcribe(beckett_wav).text == BECKETT
+
+
+@pytest.mark.parametrize(
+    ("package", "missing"),
+    [
+        ("g2p-en", r"ai\.onnx::GRU, node unit"),
+        ("piper-joe", r"ai\.onnx::GRU, node unit"),
+        ("silero-vad", "ai.onnx::LSTM, node /model/decoder/rnn/LSTM"),  # in a branch of an If
+    ],
+)
+def test_an_operator_that_it_lacks_is_named_at_load(package: str, missing: str) -> None:
+    with pytest.raises(GraphLoadError, match=f"nxrt has no kernel for the operator {missing}") as found:
         gp.load(package, backend="nxrt")
     assert found.value.hint == "use the backend ort"
