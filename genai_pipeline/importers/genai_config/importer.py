@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
+from genai_pipeline.importers.config_node import ConfigNode
 from genai_pipeline.importers.genai_config.decoder_package import decoder_package
-from genai_pipeline.importers.genai_config.keys import report_other_keys
+from genai_pipeline.importers.genai_config.keys import refuse_parts, report_other_keys
+from genai_pipeline.importers.genai_config.multimodal_package import multimodal_package, sees_or_hears
+from genai_pipeline.importers.genai_config.package_parts import PackageParts
 from genai_pipeline.importers.genai_config.speech_package import encoder_decoder_package
 from genai_pipeline.importers.package_writer import check_free, new_package, package_name, write_text
 from genai_pipeline.importers.progress import Progress, silent
@@ -32,8 +35,10 @@ def import_genai_config(
     progress(f"reading {CONFIG}", 0, 0)
     config = folder.json(CONFIG)
     report = ImportReport()
-    shape = encoder_decoder_package if "encoder" in config.need("model") else decoder_package
-    package = shape(folder, config, title, report)
+    refuse_parts(config, report)
+    if "filename" not in config.need("model").mapping("decoder"):
+        report.check(str(source))  # a decoder in pieces: there is nothing to look at
+    package = _shape(config.need("model"))(folder, config, title, report)
     report_other_keys(config, report)
     report.check(str(source))
     files = [name for graph in package.graphs for name in (graph, *folder.weights(graph))]
@@ -44,8 +49,17 @@ def import_genai_config(
         for graph in package.graphs:
             progress(f"linking {graph}", 0, 0)
             folder.link_graph(graph, scratch)
+        for name, content in package.files.items():
+            (scratch / name).write_bytes(content)
         report.write(scratch)
     return report
+
+
+def _shape(model: ConfigNode) -> Callable[[SourceFolder, ConfigNode, str, ImportReport], PackageParts]:
+    """What makes the package, by the parts that are there."""
+    if "encoder" in model:
+        return encoder_decoder_package
+    return multimodal_package if sees_or_hears(model) else decoder_package
 
 
 def _report_other_files(folder: SourceFolder, used: Iterable[str], report: ImportReport) -> None:

@@ -27,7 +27,6 @@ REFUSED: Final[Mapping[str, tuple[str, str]]] = {
         "a decoder cut into a row of graphs",
         "export it as one graph, or write a component for each graph by hand",
     ),
-    "model.vision": ("an image part", "images need a preprocess program and placeholders: write them by hand"),
     "model.speech": (
         "a sound part beside text",
         "sounds need a preprocess program and placeholders: write them by hand",
@@ -35,7 +34,17 @@ REFUSED: Final[Mapping[str, tuple[str, str]]] = {
     "model.decoder.state_groups": ("state that layers share in groups", "export with state for each layer"),
 }
 _KNOWN = ("model", "search", "engine", "speculative", *(key.rpartition(".")[2] for key in (*DROPPED, *REFUSED)))
-_KNOWN += ("type", "context_length", "eos_token_id", "pad_token_id", "decoder", "encoder", "embedding")
+_KNOWN += (
+    "type",
+    "vision",
+    "image_token_id",
+    "context_length",
+    "eos_token_id",
+    "pad_token_id",
+    "decoder",
+    "encoder",
+    "embedding",
+)
 _KNOWN += ("decoder_start_token_id", "temperature", "top_k", "top_p", "do_sample", "max_length", "min_length")
 _KNOWN += ("num_beams", "repetition_penalty", "length_penalty", "early_stopping", "past_present_share_buffer")
 _KNOWN += ("random_seed", "num_return_sequences", "session_options", "filename", "sliding_window", "head_size")

@@ -18,6 +18,16 @@ class ComponentText:
     kv: Sequence[Mapping[str, Any]]
     session: Mapping[str, Any]
 
+    def fields(self) -> dict[str, Any]:
+        """The entry under ``components``, as a mapping."""
+        kv = [dict(entry) for entry in self.kv]
+        found: dict[str, Any] = {
+            "model": self.model,
+            "kv": kv[0] if len(kv) == 1 else kv,
+            "session": dict(self.session),
+        }
+        return {key: value for key, value in found.items() if value}
+
     def lines(self) -> Iterator[str]:
         """The entry under ``components``."""
         yield f"  {self.name}:"

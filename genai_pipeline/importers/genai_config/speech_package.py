@@ -9,16 +9,15 @@ from genai_pipeline.graph.signature import Port
 from genai_pipeline.importers.config_node import ConfigNode
 from genai_pipeline.importers.genai_config.audio_program import FILE, AudioProgram, read_audio_program
 from genai_pipeline.importers.genai_config.decoder import DecoderPart, read_decoder
-from genai_pipeline.importers.genai_config.decoder_package import (
+from genai_pipeline.importers.genai_config.encoder import STATES, EncoderPart, read_cross, read_encoder
+from genai_pipeline.importers.genai_config.metadata_text import head_lines, plain, tail_lines
+from genai_pipeline.importers.genai_config.package_parts import (
     PackageParts,
     family,
     read_settings,
     report_sharing,
     token_fields,
 )
-from genai_pipeline.importers.genai_config.encoder import STATES, EncoderPart, read_cross, read_encoder
-from genai_pipeline.importers.genai_config.keys import refuse_parts
-from genai_pipeline.importers.genai_config.metadata_text import head_lines, plain, tail_lines
 from genai_pipeline.importers.genai_config.prompt_tokens import PromptTokens, read_prompt_tokens
 from genai_pipeline.importers.package_writer import flow
 from genai_pipeline.importers.report import ImportReport
@@ -31,7 +30,6 @@ _OUTER: Final = {"encoder_hidden_states": STATES, "encoder_attention_mask": "pro
 def encoder_decoder_package(source: SourceFolder, config: ConfigNode, name: str, report: ImportReport) -> PackageParts:
     """The package of an encoder and a decoder; what cannot be mapped is refused in the report."""
     model = config.need("model")
-    refuse_parts(config, report)
     tokenizer = read_tokenizer_files(source, report)
     encoder = read_encoder(source, model.need("encoder"), report)
     decoder = read_decoder(source, model.need("decoder"), report, read_cross(source, model, report), _OUTER)

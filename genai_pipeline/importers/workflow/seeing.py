@@ -1,18 +1,16 @@
 """Vision and language: an eye, a graph that mixes its rows into the tokens' embeddings, a decoder of embeddings.
 
-The mixer looks tokens up and puts rows in the places of one token, counting from the start of what it is given. In our
-loop a prompt may come in pieces and beside others, so it is given the prompt without that token, which makes it a
-plain table of embeddings, and ``splice`` puts the rows in their places.
+The mixer is given the prompt without the token of pictures (``mixers``), and ``splice`` puts the rows in their places.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from genai_pipeline.graph.onnx_file import read_outline
 from genai_pipeline.importers.config_node import ConfigNode
+from genai_pipeline.importers.mixers import WORDS, row_changes, stages_without_slots
 from genai_pipeline.importers.optimum.image_program import FILE as PROCESSOR_FILE
 from genai_pipeline.importers.optimum.image_program import image_program
 from genai_pipeline.importers.picture_rows import said_rows
@@ -27,18 +25,10 @@ from genai_pipeline.importers.workflow.document import DOCUMENT, Document
 from genai_pipeline.importers.workflow.programs import read_program
 from genai_pipeline.metadata.yaml_reader import read_text
 
-if TYPE_CHECKING:
-    import onnx
-
 COMMENT: Final = "Imported from an inference-metadata document: see each picture, then write the answer."
 _MOST: Final = 8  # pictures of a request
 _TOKEN_KEYS: Final = ("image_placeholder_token_id", "image_token_id", "image_token_index")
 _FIXED_RANK: Final = 3  # batch, rows, width
-# Nodes that put rows in places and leave their numbers alone.
-_PLACES: Final = frozenset(
-    {"Concat", "Where", "ScatterND", "ScatterElements", "Gather", "GatherND", "Slice", "Squeeze", "Unsqueeze",
-     "Reshape", "Flatten", "Expand", "Cast", "Identity"}
-)  # fmt: skip
 _HINT: Final = "write the package by hand: docs/metadata.md"
 
 
@@ -89,16 +79,9 @@ def seeing_fields(
     program, pixels = _program(folder, document, eye, report)
     token, text = _slot_token(folder, document, report)
     features, see = _see(eye, sight, pixels, report)
-    shifted = [
-        {"op": "reshape", "with": {"shape": [1, -1]}, "inputs": {"value": "loop.tokens"},
-         "outputs": {"result": "given"}},
-        {"op": "position_mask", "inputs": {"at": "images.positions"}, "outputs": {"result": "slots"}},
-        {"op": "affine", "with": {"scale": -token if token else 1}, "inputs": {"value": "slots"},
-         "outputs": {"result": "taken"}},
-        {"op": "sum", "inputs": {"values": ["given", "taken"]}, "outputs": {"result": "words"}},
-    ]  # fmt: skip
+    shifted = stages_without_slots({"images": token})
     (mixed,) = mixer.facts.outputs
-    embed = {"run": sight.mixer, "inputs": {sight.tokens: "words", sight.places: "blank"}, "outputs": {mixed: "plain"}}
+    embed = {"run": sight.mixer, "inputs": {sight.tokens: WORDS, sight.places: "blank"}, "outputs": {mixed: "plain"}}
     spliced = {"into": "plain", "features": features, "at": "images.positions"}
     splice = {"op": "splice", "inputs": spliced, "outputs": {"result": "embeds"}}
     component, run = _decoder(parts[sight.decoder], sight, texts)
@@ -146,23 +129,10 @@ def _embeds(decoder: Part) -> str | None:
 
 def _check_mixer(folder: SourceFolder, mixer: Part, sight: Sight, report: ImportReport) -> None:
     """Refuse a mixer that does more to the rows than to put them in places: ``splice`` does no more."""
-    changes = sorted(_changes(read_outline(folder.path / mixer.facts.file, folder.path).graph, sight.places))
+    changes = row_changes(folder, mixer.facts.file, sight.places)
     if changes:
         why = f"changes the rows that it mixes in ({', '.join(changes)}); packages put them in places as they are"
         report.refused(DOCUMENT, f"components.{sight.mixer}", why, _HINT)
-
-
-def _changes(graph: onnx.GraphProto, port: str) -> set[str]:
-    """Types of the nodes that change the numbers of an input on their way."""
-    rows, found = {port}, set()
-    for node in graph.node:
-        if rows.isdisjoint(node.input) or node.op_type in ("Shape", "CastLike"):
-            continue
-        if node.op_type in _PLACES:
-            rows.update(node.output)
-        else:
-            found.add(node.op_type)
-    return found
 
 
 def _program(

@@ -10,10 +10,30 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from genai_pipeline.testing import TinyPackage, write_package
+from genai_pipeline.testing.graphs.caches import Geometry
+from genai_pipeline.testing.graphs.decoder import Decoder
+from genai_pipeline.testing.graphs.mixing import EYE_SIDE, eye_graph, mixer_graph
+from genai_pipeline.testing.graphs.rules import SumRule
+from genai_pipeline.testing.kinds import KindOptions, make_cache, sum_rule
+from genai_pipeline.testing.media import PARTS_TEMPLATE
+from genai_pipeline.testing.packages import write_graph
+from genai_pipeline.testing.vocabulary import SPECIALS, Vocabulary, byte_characters
 
 CONTEXT = 256
+SLOT = "<image_soft_token>"
+MARKS = ("<start_of_image>", SLOT, "<end_of_image>")
+COLOUR_WORDS = "abcdefgh"
+CHAT = PARTS_TEMPLATE.replace("<image>", "<start_of_image>")
+PICTURE_STEPS: tuple[tuple[str, dict[str, Any] | None], ...] = (
+    ("DecodeImage", {"color_space": "RGB"}),
+    ("Resize", {"interpolation": "CUBIC", "width": EYE_SIDE, "height": EYE_SIDE, "keep_aspect_ratio": 0}),
+    ("Rescale", None),
+    ("Normalize", {"mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}),
+    ("Permute3D", {"dims": [2, 0, 1]}),
+)
 
 
 @dataclass(frozen=True)
@@ -105,4 +125,122 @@ def decoder_config(package: TinyPackage) -> dict[str, Any]:
             },
         },
         "search": {"do_sample": False, "max_length": CONTEXT, "past_present_share_buffer": True},
+    }
+
+
+@dataclass(frozen=True)
+class SeeingFolder:
+    """A source folder with an eye, a mixer and a decoder; ``rule`` knows the answers to what stands in the slots."""
+
+    path: Path
+    vocabulary: Vocabulary
+    rule: SumRule
+
+    def reconfigure(self, edit: Callable[[dict[str, Any]], object], file: str = "genai_config.json") -> None:
+        """Changes a JSON file."""
+        config = json.loads((self.path / file).read_text())
+        edit(config)
+        (self.path / file).write_text(json.dumps(config), encoding="utf-8")
+
+    def answer(self, tokens: Sequence[int], pictures: Sequence[NDArray[np.uint8]], count: int) -> list[int]:
+        """The tokens after a prompt with slots, given the pictures in them."""
+        words = iter(self.vocabulary.id_list(COLOUR_WORDS[code] for picture in pictures for code in codes(picture)))
+        slot = self.vocabulary.id(SLOT)
+        return self.rule.expected([next(words) if token == slot else token for token in tokens], count)
+
+    def theirs(self, prompt: str, pictures: Sequence[bytes], count: int) -> tuple[list[int], list[int]]:
+        """The tokens of a prompt, and those that onnxruntime-genai answers."""
+        import onnxruntime_genai
+
+        model = onnxruntime_genai.Model(str(self.path))
+        images = {"images": onnxruntime_genai.Images.open_bytes(*pictures)} if pictures else {}
+        tensors = model.create_multimodal_processor()(prompt, **images)
+        tokens = [int(token) for token in tensors["input_ids"].as_numpy()[0]]
+        params = onnxruntime_genai.GeneratorParams(model)
+        params.set_search_options(max_length=len(tokens) + count)
+        generator = onnxruntime_genai.Generator(model, params)
+        generator.set_inputs(tensors)
+        found: list[int] = []
+        while not generator.is_done():
+            generator.generate_next_token()
+            found.append(int(generator.get_next_tokens()[0]))
+        return tokens, found
+
+
+def codes(picture: NDArray[np.uint8]) -> list[int]:
+    """The numbers of the colours of all pixels, in reading order."""
+    bits = picture.reshape(-1, 3) > 127
+    return [int(code) for code in bits @ np.array([1, 2, 4])]
+
+
+@pytest.fixture
+def seeing_folder(tmp_path: Path) -> Callable[..., SeeingFolder]:
+    """``seeing_folder(axes=3, steps=...)``: a folder like those of Gemma 3."""
+
+    def make(*, axes: int = 3, steps: Sequence[tuple[str, dict[str, Any] | None]] = PICTURE_STEPS) -> SeeingFolder:
+        folder = tmp_path / "source"
+        folder.mkdir()
+        vocabulary = Vocabulary("bytes", (*SPECIALS, *MARKS, *byte_characters()), len(SPECIALS) + len(MARKS))
+        options = KindOptions()
+        rule = sum_rule(options, vocabulary)
+        decoder = Decoder(rule, make_cache(options), Geometry(), "inputs_embeds").build()
+        write_graph(folder / "vision.onnx", eye_graph(vocabulary.id_list(COLOUR_WORDS), axes=axes))
+        mixer = mixer_graph(len(vocabulary), {"image_features": vocabulary.id(SLOT)}, axes=axes)
+        write_graph(folder / "embedding.onnx", mixer)
+        write_graph(folder / "model.onnx", decoder)
+        vocabulary.write(folder / "tokenizer.json")
+        texts = {"tokenizer_class": "GPT2Tokenizer", "bos_token": "<s>", "eos_token": "</s>", "chat_template": CHAT}
+        (folder / "tokenizer_config.json").write_text(json.dumps(texts), encoding="utf-8")
+        operations = [{"name": kind.lower(), "type": kind, **({"attrs": a} if a else {})} for kind, a in steps]
+        processor = {"processor": {"name": "eye", "transforms": [{"operation": o} for o in operations]}}
+        (folder / "processor_config.json").write_text(json.dumps(processor), encoding="utf-8")
+        write_config(folder, seeing_config(vocabulary))
+        return SeeingFolder(folder, vocabulary, rule)
+
+    return make
+
+
+def seeing_config(vocabulary: Vocabulary) -> dict[str, Any]:
+    """genai_config.json of such a folder."""
+    decoder = {
+        "session_options": {"log_id": "onnxruntime-genai", "provider_options": []},
+        "filename": "model.onnx",
+        "hidden_size": 4,
+        "num_hidden_layers": 2,
+        "num_key_value_heads": 2,
+        "head_size": 8,
+        "inputs": {
+            "inputs_embeds": "inputs_embeds",
+            "attention_mask": "attention_mask",
+            "past_key_names": "past_key_values.%d.key",
+            "past_value_names": "past_key_values.%d.value",
+        },
+        "outputs": {
+            "logits": "logits",
+            "present_key_names": "present.%d.key",
+            "present_value_names": "present.%d.value",
+        },
+    }
+    return {
+        "model": {
+            "type": "gemma3",
+            "bos_token_id": vocabulary.id("<s>"),
+            "eos_token_id": [vocabulary.id("</s>")],
+            "pad_token_id": vocabulary.id("</s>"),
+            "context_length": 1024,
+            "vocab_size": len(vocabulary),
+            "decoder": decoder,
+            "embedding": {
+                "filename": "embedding.onnx",
+                "inputs": {"input_ids": "input_ids", "image_features": "image_features"},
+                "outputs": {"inputs_embeds": "inputs_embeds"},
+            },
+            "vision": {
+                "filename": "vision.onnx",
+                "config_filename": "processor_config.json",
+                "inputs": {"pixel_values": "pixel_values"},
+                "outputs": {"image_features": "image_features"},
+            },
+        },
+        "search": {"do_sample": False, "max_length": 1024, "past_present_share_buffer": True},
     }

@@ -80,7 +80,7 @@ def test_everything_that_cannot_be_said_is_refused_at_once(genai_folder: Folders
         config["search"] |= {"min_length": 20, "num_return_sequences": 2, "num_beams": 2, "do_sample": True}
         config["model"]["decoder"]["session_options"]["custom_ops_library"] = "mine.so"
         config["model"]["decoder"]["sliding_window"] = {"window_size": 16}
-        config["model"]["vision"] = {"filename": "vision.onnx"}
+        config["model"]["decoder"]["state_groups"] = [{"layer_ids": [0]}]
         config["model"]["decoder"]["num_hidden_layers"] = 5
 
     folder = genai_folder(edit=edit)
@@ -93,7 +93,7 @@ def test_everything_that_cannot_be_said_is_refused_at_once(genai_folder: Folders
         "search.length_penalty",
         "model.decoder.session_options.custom_ops_library",
         "model.decoder.sliding_window",
-        "model.vision",
+        "model.decoder.state_groups",
         "model.decoder.num_hidden_layers",
     }
     assert all(row["key"] in caught.value.message for row in caught.value.rows)

@@ -1,0 +1,184 @@
+"""``processor_config.json``: the steps from a picture to pixels, as a preprocess program.
+
+The steps are those of onnxruntime-extensions. What each does there was seen in what onnxruntime-genai 0.18 computes:
+``Resize`` gives exactly its height and width whatever ``keep_aspect_ratio`` says, ``ConvertRGB`` swaps the channels
+of what ``DecodeImage`` gave, and all but ``Rescale``, ``Normalize`` and ``Permute3D`` take samples of 8 bits only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from genai_pipeline.importers.config_node import ConfigNode
+from genai_pipeline.importers.report import ImportReport
+from genai_pipeline.importers.source_folder import SourceFolder
+from genai_pipeline.problems import nearest
+
+FILE: Final = "processor_config.json"
+PROGRAM: Final = "picture"
+_TO: Final = f"preprocess.{PROGRAM}"
+_FILTERS: Final[Mapping[str, str]] = {
+    "NEAREST": "nearest",
+    "LINEAR": "bilinear",
+    "CUBIC": "bicubic",
+    "LANCZOS": "lanczos",
+}
+_SIDE, _CROPPED = 256, 224  # pixels: sides that the steps Resize and CenterCrop have when the file gives none
+_MEAN: Final = [0.48145466, 0.4578275, 0.40821073]
+_STD: Final = [0.26862954, 0.26130258, 0.27577711]
+_CHANNELS_FIRST: Final = [2, 0, 1]
+_SAMPLES, _NUMBERS, _LAID_OUT = range(3)  # what a step takes: bytes, float32, float32 with channels first
+_HINT: Final = "write the package by hand: docs/image_programs.md"
+_WHY: Final[Mapping[str, str]] = {
+    "Phi3ImageTransform": "cuts pictures into tiles with marks between them in a way of its own",
+    "Phi4VisionProcessor": "cuts pictures into tiles with masks in a way of its own",
+    "Phi4VisionDynamicPreprocess": "cuts pictures into tiles with masks in a way of its own",
+    "Llama3ImageTransform": "lays tiles on a canvas and says which there are",
+    "Gemma4ImageTransform": "makes patches with their positions in a way of its own",
+    "PatchImage": "makes patches of pictures whose sides it chose by rules of its own",
+    "PixtralImageSizes": "is for pictures of several sizes, whose rows the prompt has to tell apart",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ImageProgram:
+    """Our steps; ``size``: height and width of what comes out, None when it follows from the picture."""
+
+    steps: list[dict[str, Any]]
+    size: tuple[int, int] | None
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Goes through the steps: what has been made so far, and of which form it is."""
+
+    file: str
+    report: ImportReport
+    form: int = _SAMPLES
+    swapped: bool = False  # whether the first channel is blue
+    size: tuple[int, int] | None = None
+    steps: list[dict[str, Any]] = field(default_factory=list)
+
+    def take(self, step: ConfigNode) -> None:
+        """Adds what stands for a step of theirs; refuses it by name where nothing does."""
+        operation = step.need("operation")
+        kind, attrs = operation.text("type"), operation.mapping("attrs")
+        known = _KNOWN.get(kind)
+        if known is None:
+            why = f"the step {kind} {_WHY.get(kind, 'is not known')}"
+            self.report.refused(self.file, step.path, why, nearest(kind, _KNOWN) or _HINT)
+            return
+        if self.form != known.takes:
+            wanted = ("samples of 8 bits", "numbers behind Rescale", "numbers")[known.takes]
+            why = f"the step {kind} takes {wanted}; where it stands it reads memory as what it is not"
+            self.report.refused(self.file, step.path, why, "order: DecodeImage, sizes, Rescale, Normalize, Permute3D")
+        for name in (name for name in attrs.keys if name not in known.attrs):
+            why = f"the step {kind} has no such attribute"
+            self.report.refused(self.file, attrs.at(name), why, nearest(name, known.attrs))
+        known.add(self, attrs)
+        self.form = known.gives
+        self.report.mapped(self.file, step.path, f"{_TO}: {known.to}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    takes: int
+    gives: int
+    attrs: tuple[str, ...]
+    to: str
+    add: Callable[[_Reader, ConfigNode], None]
+
+
+def read_image_program(source: SourceFolder, file: str, report: ImportReport) -> ImageProgram:
+    """Reads and reports the whole file; every step that ours cannot do as it is done there is refused."""
+    source.need(file, "it says how pictures become pixels")
+    config = source.json(file)
+    reader = _Reader(file, report)
+    processor = config.need("processor")
+    transforms = processor.need("transforms").checked(isinstance(processor.value["transforms"], list), "a list")
+    for step in transforms.items():
+        reader.take(step)
+    report.mapped(file, transforms.path, _TO)
+    for leaf in report.uncovered(config):
+        report.dropped(file, leaf.path, "a name, or nothing that onnxruntime-genai reads")
+    if reader.form != _LAID_OUT:
+        hint = "end with Rescale, and Permute3D with dims [2, 0, 1]"
+        report.refused(file, transforms.path, "the steps do not end in numbers with channels first", hint)
+    if reader.size is None:
+        why = "pictures keep sizes of their own; several of one request would be filled up to the largest there"
+        report.refused(file, transforms.path, why, "add a Resize or a CenterCrop")
+    return ImageProgram([*reader.steps, *_swap(reader)], reader.size)
+
+
+def _swap(reader: _Reader) -> Iterator[dict[str, Any]]:
+    if reader.swapped:
+        yield {"layout": {"channels": "reverse"}}
+
+
+def _decode(reader: _Reader, attrs: ConfigNode) -> None:
+    colours = attrs.choice("color_space", ("RGB", "BGR"), "RGB")
+    reader.swapped = colours == "BGR"
+    reader.steps.append({"decode": {"mode": "RGB"}})
+
+
+def _convert(reader: _Reader, _: ConfigNode) -> None:
+    reader.swapped = not reader.swapped
+
+
+def _resize(reader: _Reader, attrs: ConfigNode) -> None:
+    if attrs.integer("smart_resize", 0):
+        why = "the step Resize chooses sides by a budget of pixels, and rounds halves up where ours rounds them to even"
+        reader.report.refused(reader.file, attrs.at("smart_resize"), why, _HINT)
+    height, width = _size(attrs, _SIDE)
+    resample = _FILTERS[attrs.choice("interpolation", tuple(_FILTERS), "CUBIC")]
+    attrs.integer("keep_aspect_ratio", 1)
+    reader.size = height, width
+    reader.steps.append({"resize": {"size": [height, width], "fit": "stretch", "resample": resample}})
+
+
+def _crop(reader: _Reader, attrs: ConfigNode) -> None:
+    reader.size = _size(attrs, _CROPPED)
+    reader.steps.append({"crop": {"size": list(reader.size)}})
+
+
+def _rescale(reader: _Reader, attrs: ConfigNode) -> None:
+    factor = attrs.number("rescale_factor") if "rescale_factor" in attrs else 1 / 255
+    reader.steps.append({"rescale": {"factor": factor}})
+
+
+def _normalize(reader: _Reader, attrs: ConfigNode) -> None:
+    """Means stand in the order of the channels as they lie, ours in that of the decoded picture."""
+    if attrs.integer("qwen2_5_vl", 0):
+        reader.swapped = not reader.swapped
+    mean, std = (list(attrs.value.get(key, default)) for key, default in (("mean", _MEAN), ("std", _STD)))
+    if reader.swapped:
+        mean, std = mean[::-1], std[::-1]
+    reader.steps.append({"normalize": {"mean": mean, "std": std}})
+
+
+def _permute(reader: _Reader, attrs: ConfigNode) -> None:
+    dims = attrs.get("dims")
+    if dims is None or dims.value != _CHANNELS_FIRST:
+        shown = "none, which means [1, 2, 0]" if dims is None else dims.shown
+        why = f"is {shown}: only {_CHANNELS_FIRST} puts channels first"
+        reader.report.refused(reader.file, attrs.at("dims"), why, f"set it to {_CHANNELS_FIRST}")
+
+
+def _size(attrs: ConfigNode, default: int) -> tuple[int, int]:
+    return attrs.integer("height", default, least=1), attrs.integer("width", default, least=1)
+
+
+_SIZE_ATTRS: Final = ("height", "width")
+_RESIZE_ATTRS: Final = (*_SIZE_ATTRS, "interpolation", "keep_aspect_ratio", "smart_resize", "min_pixels", "max_pixels")
+_RESIZE_ATTRS_ALL: Final = (*_RESIZE_ATTRS, "patch_size", "merge_size", "temporal_patch_size")
+_KNOWN: Final[Mapping[str, _Known]] = {
+    "DecodeImage": _Known(_SAMPLES, _SAMPLES, ("color_space",), "decode", _decode),
+    "ConvertRGB": _Known(_SAMPLES, _SAMPLES, (), "layout: channels, which it swaps", _convert),
+    "Resize": _Known(_SAMPLES, _SAMPLES, _RESIZE_ATTRS_ALL, "resize: stretched, as there", _resize),
+    "CenterCrop": _Known(_SAMPLES, _SAMPLES, _SIZE_ATTRS, "crop", _crop),
+    "Rescale": _Known(_SAMPLES, _NUMBERS, ("rescale_factor",), "rescale", _rescale),
+    "Normalize": _Known(_NUMBERS, _NUMBERS, ("mean", "std", "qwen2_5_vl"), "normalize", _normalize),
+    "Permute3D": _Known(_NUMBERS, _LAID_OUT, ("dims",), "channels first, as all pixels here", _permute),
+}

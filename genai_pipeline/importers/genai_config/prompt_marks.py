@@ -1,0 +1,88 @@
+"""What stands in a prompt for a picture, by ``model.type``: onnxruntime-genai writes it in code, no file says it.
+
+For each type that is known: the text a chat template writes for a picture, what becomes of it, and the token whose
+places take the picture's rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from genai_pipeline.importers.config_node import ConfigNode
+from genai_pipeline.importers.report import ImportReport
+from genai_pipeline.importers.source_folder import SourceFolder
+from genai_pipeline.importers.structure.texts import token_texts
+from genai_pipeline.importers.tokenizer_files import TEMPLATE, TOKENIZER, TokenizerFiles
+from genai_pipeline.problems import one_of
+
+_TOKEN_KEY: Final = "image_token_id"
+_WHY: Final[Mapping[str, str]] = {
+    "phi3v": "numbered marks (<|image_1|>), and negative numbers in place of tokens",
+    "phi4mm": "numbered marks (<|image_1|>, <|audio_1|>), and how many rows a tile or a sound has",
+    "gemma4": "rows whose number its own step tells",
+    "mistral3": "a mark behind each line of a picture's rows",
+    "qwen2_5_vl": "as many marks as patches, and positions on three axes",
+    "qwen3_vl": "as many marks as patches, and positions on three axes",
+    "qwen3_5": "as many marks as patches, and positions on three axes",
+    "fara": "as many marks as patches, and positions on three axes",
+    "lfm2_vl": "as many marks as patches of a picture of any size",
+    "videochat_flash_qwen": "all pictures of a request as the frames of one film",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PictureMarks:
+    """``written`` by templates; ``slot``: the token of the places, with ``before`` and ``after`` around them."""
+
+    written: str
+    slot: str
+    before: str
+    after: str
+    rows: int  # of a picture
+
+    def placeholder(self) -> dict[str, Any]:
+        """The ``placeholder`` of the input. Jinja would cut a line end off the end of a text: it is an expression."""
+        end = f"{{{{ {self.after!r} }}}}" if self.after else ""
+        return {"token": self.slot, "expand": f"{self.before}{{{{ features({self.rows}) }}}}{end}"}
+
+
+_MARKS: Final[Mapping[str, PictureMarks]] = {
+    "gemma3": PictureMarks("<start_of_image>", "<image_soft_token>", "\n\n<start_of_image>", "<end_of_image>\n\n", 256),
+}
+
+
+def read_marks(source: SourceFolder, model: ConfigNode, report: ImportReport) -> tuple[PictureMarks, int] | None:
+    """The marks of pictures and the id of their token; refused, and None, where they are not known."""
+    kind = model.text("type")
+    marks = _MARKS.get(kind)
+    if marks is None:
+        why = f"'{kind}': its prompts tell of pictures by {_WHY.get(kind, 'rules that are not known here')}"
+        hint = f"known are {one_of(tuple(_MARKS))}; write others by hand: docs/media_inputs.md"
+        report.refused(model.file, model.at("type"), why, hint)
+        return None
+    ids = {text: index for index, text in token_texts(source).items()}
+    missing = [text for text in (marks.slot, marks.written) if text not in ids]
+    if missing:
+        report.refused(TOKENIZER, "added_tokens", f"has no {one_of(missing)}, which stand for a picture in prompts")
+        return None
+    if _TOKEN_KEY in model:
+        said = model.integer(_TOKEN_KEY)
+        if said != ids[marks.slot]:
+            why = f"is {said}; {marks.slot} of {TOKENIZER} is {ids[marks.slot]}"
+            report.refused(model.file, model.at(_TOKEN_KEY), why, "give the token that stands for a picture's rows")
+        report.mapped(model.file, model.at(_TOKEN_KEY), "inputs.images.placeholder.token")
+    report.mapped(
+        model.file, model.at("type"), "inputs.images.placeholder: what prompts of this type have for a picture"
+    )
+    return marks, ids[marks.slot]
+
+
+def with_slots(tokenizer: TokenizerFiles, marks: PictureMarks, report: ImportReport) -> TokenizerFiles:
+    """The tokenizer files whose template writes the token of slots for a picture: one token stands for both here."""
+    if tokenizer.template is None or marks.written == marks.slot or marks.written not in tokenizer.template:
+        return tokenizer
+    to = f"tokenizer.chat_template, where it writes {marks.slot}; raw prompts of the package have that token too"
+    report.mapped(TEMPLATE, marks.written, to)
+    return replace(tokenizer, template=tokenizer.template.replace(marks.written, marks.slot))
