@@ -136,7 +136,7 @@ class Intake:
                     constraint=answer.constraint,
                     budget=answer.budget,
                     options=options,
-                    max_chunk=self._rules.max_chunk,
+                    chunks=self._rules.chunks,
                     identities=identities,
                     extra_pages=extra,
                 )
@@ -167,7 +167,7 @@ class Intake:
                     not_yet=first.not_yet,
                     sampling=sampling_state(options, prompt, first.sampling.times if first.sampling else None),
                     options=options,
-                    max_chunk=first.max_chunk,
+                    chunks=first.chunks,
                     identities=first.identities,
                     extra_pages=first.extra_pages,
                 )

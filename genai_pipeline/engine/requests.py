@@ -25,10 +25,10 @@ from genai_pipeline.parsing.parts import NOTHING, AnswerPart
 from genai_pipeline.scheduler.plan import SideRun
 from genai_pipeline.scheduler.scheduler import Scheduler
 from genai_pipeline.scheduler.side_queue import JobTicket
-from genai_pipeline.scheduler.ticket import Ticket
+from genai_pipeline.scheduler.ticket import ANY_CHUNKS, Chunks, Ticket
 from genai_pipeline.types import Event, FinishReason
 
-SCORED_CHUNK = 64  # tokens of a prefill run that reads all its logits: they take much memory
+SCORED_CHUNKS = Chunks(64, 64)  # of prefill runs that read all their logits: they take much memory
 
 
 class Requests:
@@ -271,5 +271,5 @@ def _ticket(sequence: TokenSequence) -> Ticket:
         key=request.queueing.key,
         after=None if sequence.source is None else sequence.source.id,
         extra_pages=sequence.extra_pages,
-        max_chunk=sequence.max_chunk or (None if sequence.scores is None else SCORED_CHUNK),
+        chunks=sequence.chunks if sequence.scores is None or sequence.chunks != ANY_CHUNKS else SCORED_CHUNKS,
     )

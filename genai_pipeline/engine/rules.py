@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from genai_pipeline.engine.admission import Bounds
 from genai_pipeline.engine.text_output import PieceDecoder
+from genai_pipeline.scheduler.ticket import ANY_CHUNKS, Chunks
 
 if TYPE_CHECKING:
     from genai_pipeline.constraints.compiler import ConstraintCompiler
@@ -36,8 +37,9 @@ class LoopRules:
     modes: frozenset[str] | None = None  # kinds of constraint the model is good for; None: nothing is said
     times: TimeRule | None = None  # of its tokens that mark times
     identified: frozenset[str] = frozenset()  # values around the loop that its prompt's identities stand for
-    max_chunk: int | None = None  # most tokens of a run of one row
+    chunks: Chunks = ANY_CHUNKS  # how many tokens runs of one row may take
     keeps: bool = True  # whether state of prefixes is kept for other sequences
+    resumes: bool = True  # whether a sequence may start on state of a part of its tokens
     tokenizers: Mapping[str, Tokenizer] = field(default_factory=dict)  # of the package, for operations of the body
     compiler: ConstraintCompiler | None = None  # of constraints; None for loops without text
 

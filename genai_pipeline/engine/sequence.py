@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from genai_pipeline.scheduler.ticket import ANY_CHUNKS, Chunks
 from genai_pipeline.speculative.stats import SpeculationStats
 from genai_pipeline.types import FinishReason, TokenLogprobs
 
@@ -41,6 +42,7 @@ class Sequence:
         "call",
         "carried",
         "choice",
+        "chunks",
         "constraint",
         "drafts",
         "entered",
@@ -50,7 +52,6 @@ class Sequence:
         "id",
         "identities",
         "loop",
-        "max_chunk",
         "max_tokens",
         "not_yet",
         "num_cached",
@@ -90,7 +91,7 @@ class Sequence:
         constraint: ConstraintState | None = None,
         budget: ReasoningBudget | None = None,
         options: GenerationOptions | None = None,
-        max_chunk: int | None = None,
+        chunks: Chunks = ANY_CHUNKS,
         identities: tuple[Identity, ...] = (),
         extra_pages: int = 0,
     ) -> None:
@@ -108,7 +109,7 @@ class Sequence:
         self.row = NO_ROW
         self.identities = identities  # whose slots tokens of its prompt are
         self.extra_pages = extra_pages  # that its state takes besides those of its tokens
-        self.max_chunk = max_chunk  # most tokens of one run
+        self.chunks = chunks  # how many tokens its runs may take
         self.max_tokens = max_tokens  # most tokens to choose
         self.seed = seed
         self.choice = choice

@@ -26,16 +26,25 @@ class StateKeeper:
     prefixes from the cache while they are there, but do not hold them, and are saved without state.
 
     ``store`` holds pages outside the rows. ``reuse`` switches prefix reuse between requests, ``keeps`` any reuse.
+    Without ``resumes`` a sequence starts on all of its state or none: its first run takes all its tokens.
     """
 
     def __init__(
-        self, pool: KvPool, store: PageStore, components: Components, *, reuse: bool, keeps: bool = True
+        self,
+        pool: KvPool,
+        store: PageStore,
+        components: Components,
+        *,
+        reuse: bool,
+        keeps: bool = True,
+        resumes: bool = True,
     ) -> None:
         self._components = components
         self._pool = pool
         self._store = store
         self._reuse = reuse
-        self._keeps = keeps
+        self._keeps = keeps and resumes
+        self._resumes = resumes
 
     @property
     def components(self) -> Components:
@@ -102,6 +111,8 @@ class StateKeeper:
         if source is None or source.carried or source.row == NO_ROW or source.num_computed < source.num_prompt:
             return 0
         is_beam = sequence.search is not None and source.tokens == sequence.tokens
+        if not is_beam and not self._resumes:
+            return 0
         most = sequence.num_prompt if is_beam else sequence.num_prompt - RECOMPUTED
         length = self._boundary(source.row, most)
         if length:

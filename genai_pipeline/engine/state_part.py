@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import gettempdir
+from typing import Literal
 
 from genai_pipeline.backends.protocol import LoadedGraph
 from genai_pipeline.config import LoadOptions
@@ -30,6 +31,7 @@ from genai_pipeline.preprocess.chat import ChatTemplate
 from genai_pipeline.preprocess.detokenizer import make_detokenizer
 from genai_pipeline.preprocess.tokenizer import Tokenizer
 from genai_pipeline.sampling.time_marks import TimeRule
+from genai_pipeline.scheduler.ticket import WHOLE, Chunks
 from genai_pipeline.speculative.loops import runs_alone
 
 SNAPSHOT_UPDATES = frozenset({"replace"})
@@ -89,7 +91,7 @@ def make_state_part(
             batches_rows=arenas,
             drafts_alone=runs_alone(plan, stage, {name: graphs[name].abilities.alone_on_past for name in states}),
         )
-        keeper = StateKeeper(pool, store, states, reuse=options.prefix_cache, keeps=rules.keeps)
+        keeper = StateKeeper(pool, store, states, reuse=options.prefix_cache, keeps=rules.keeps, resumes=rules.resumes)
         undo.pop_all()
     return StatePart(pool, store, keeper, rules)
 
@@ -100,10 +102,15 @@ def _states(plan: ExecutionPlan, stage: StagePlan) -> dict[str, tuple[StatePlan,
     return {name: plan.components[name].states for name in sorted(names)}
 
 
-def _max_chunk(plan: ExecutionPlan, stage: StagePlan) -> int | None:
-    """Most tokens that a run of a row may take, where a component limits them (``span``)."""
-    spans = (plan.components[name].spec.span for name in _states(plan, stage))
-    return min((span.later for span in spans if span is not None and isinstance(span.later, int)), default=None)
+def _chunks(plan: ExecutionPlan, stage: StagePlan) -> Chunks:
+    """How many tokens runs of a row may take, where components say so (``span``); the checks see that they agree."""
+    spans = [span for name in _states(plan, stage) if (span := plan.components[name].spec.span) is not None]
+    return Chunks(_limit({span.first for span in spans}), _limit({span.later for span in spans}))
+
+
+def _limit(said: set[int | Literal["whole"]]) -> int | None:
+    """Most tokens of a run of which components say this."""
+    return min((WHOLE if one == "whole" else one for one in said), default=None)
 
 
 def _updates(plan: ExecutionPlan, stage: StagePlan) -> set[str]:
@@ -132,6 +139,7 @@ def _rules(
     known = 0 if tokenizer is None else tokenizer.highest_id + 1
     vocabulary = plan.facts["vocab_sizes"].get(stage.body.id if stage.body else stage.id, known)
     updates = _updates(plan, stage)
+    chunks = _chunks(plan, stage)
     rules = LoopRules(
         bounds=bounds,
         end_ids=end_ids,
@@ -142,7 +150,8 @@ def _rules(
         vocabulary=vocabulary,
         keeps=not decode.carry
         and not any(state.source for states in _states(plan, stage).values() for state in states),
-        max_chunk=_max_chunk(plan, stage),
+        chunks=chunks,
+        resumes=chunks.first != WHOLE,
         identified=identified_values(plan, stage),
         times=_times(decode, tokenizer, end_ids),
         tokenizers=tokenizers,

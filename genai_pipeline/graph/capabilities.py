@@ -41,6 +41,7 @@ SUPPORTED: Final = frozenset(
         "decode.carry",
         "decode.generation",
         "span.one",
+        "span.whole",
         "binding.tokens",
         "loop.iterate",
         "loop.iterate.over",

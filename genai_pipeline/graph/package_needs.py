@@ -13,7 +13,7 @@ from genai_pipeline.graph.scope import Scope, StageNode
 from genai_pipeline.graph.uses import admission_uses, below, body_uses, stage_uses
 from genai_pipeline.graph.values import is_list
 from genai_pipeline.metadata.expressions import TokensLiteral, names, walk
-from genai_pipeline.metadata.model import ComponentSpec, KvSpec, PackageSpec, TokenizerSpec
+from genai_pipeline.metadata.model import ComponentSpec, KvSpec, PackageSpec, SpanSpec, TokenizerSpec
 from genai_pipeline.metadata.operations import SETTLED
 from genai_pipeline.problems import Location
 
@@ -44,7 +44,7 @@ def package_needs(root: Scope, spec: PackageSpec) -> Iterator[Need]:
         yield from _shared_state(scope, spec)
         for node in scope.nodes:
             yield from _stage_needs(node, spec)
-            yield from _loop_needs(node)
+            yield from _loop_needs(node, spec)
     yield from _limit_needs(spec)
     yield from _text_needs(root, spec)
     yield from _top_level_needs(spec)
@@ -120,10 +120,16 @@ def _component_needs(component: ComponentSpec) -> Iterator[Need]:
         if used:
             yield Need(capability, below(at, key), what)
     if component.span is not None:
-        one = component.span.first == component.span.later == 1
-        yield Need("span.one" if one else "span", component.span.at, what)
+        yield Need(_span_need(component.span), component.span.at, what)
     for kv in component.kv:
         yield from _kv_needs(kv, what)
+
+
+def _span_need(span: SpanSpec) -> str:
+    """What it takes to run a component that limits the tokens of a run."""
+    if "whole" in (span.first, span.later):
+        return "span.whole" if {span.first, span.later} <= {1, "whole"} else "span"
+    return "span.one" if span.first == span.later == 1 else "span"
 
 
 def _kv_needs(kv: KvSpec, what: str) -> Iterator[Need]:
@@ -171,7 +177,7 @@ def _in_body_needs(node: StageNode, what: str) -> Iterator[Need]:
         yield Need("decode.body", odd, what)
 
 
-def _loop_needs(node: StageNode) -> Iterator[Need]:
+def _loop_needs(node: StageNode, spec: PackageSpec) -> Iterator[Need]:
     stage = node.spec
     what = f"the loop '{stage.id}'"
     if stage.kind in ("decode", "iterate"):
@@ -187,6 +193,17 @@ def _loop_needs(node: StageNode) -> Iterator[Need]:
             yield Need(f"op.{stage.iterate.schedule.op}", stage.iterate.schedule.at, what)
     if stage.decode is not None:
         yield from _decode_needs(node, what)
+        yield from _span_needs(node, spec, what)
+
+
+def _span_needs(node: StageNode, spec: PackageSpec, what: str) -> Iterator[Need]:
+    """Components of one loop run on the same tokens: one cannot take a prompt whole and another in pieces."""
+    ran = (spec.components.get(inner.spec.run or "") for inner in (node.body.nodes if node.body else ()))
+    spans = {component.name: component.span for component in ran if component is not None and component.span}
+    for key in ("first", "later"):
+        said = {getattr(span, key) for span in spans.values()}
+        if len(said) > 1 and "whole" in said:
+            yield Need("span.mixed", next(iter(spans.values())).at, what)
 
 
 def _decode_needs(node: StageNode, what: str) -> Iterator[Need]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from genai_pipeline.scheduler.plan import Span
-from genai_pipeline.scheduler.ticket import Tracked
+from genai_pipeline.scheduler.ticket import WHOLE, Tracked
 
 
 def chunk_size(todo: int, budget: int) -> int:
@@ -41,20 +41,29 @@ def prefill_runs(todo: Sequence[Tracked], *, tokens: int, batch: int, num_decodi
 
 def _whole(tracked: Tracked) -> bool:
     """Whether all that a sequence has may run at once."""
-    most = tracked.ticket.max_chunk
-    return most is None or (most == 1 and tracked.num_tokens == 1)
+    most = tracked.max_chunk
+    return most in (None, WHOLE) or (most == 1 and tracked.num_tokens == 1)
 
 
 def _chunks(long: Sequence[Tracked], tokens: int) -> tuple[list[tuple[Span, ...]], int]:
     """Runs of one chunk each within ``tokens``, and how many tokens are left."""
     runs: list[tuple[Span, ...]] = []
     for tracked in long:
-        most = tracked.ticket.max_chunk
-        size = min(1, tokens) if most == 1 else chunk_size(tracked.todo, tokens if most is None else min(tokens, most))
+        size = _next_size(tracked, tokens)
         if size > 0:
             runs.append((_span(tracked, size),))
             tokens -= size
     return runs, tokens
+
+
+def _next_size(tracked: Tracked, tokens: int) -> int:
+    """Tokens of the next chunk of a sequence where ``tokens`` are left; none where it is below 1."""
+    most = tracked.max_chunk
+    if most == WHOLE:
+        return tracked.todo if tokens > 0 else 0
+    if most == 1:
+        return min(1, tokens)
+    return chunk_size(tracked.todo, tokens if most is None else min(tokens, most))
 
 
 def _fitting(short: Sequence[Tracked], tokens: int, least: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 
 from genai_pipeline.scheduler.budget import pages_for
 
@@ -14,6 +15,23 @@ class Priority(IntEnum):
     LOW = 0
     NORMAL = 1
     HIGH = 2
+
+
+WHOLE: Final = 1 << 62  # tokens of a run that takes all there are, whatever the budget
+
+
+@dataclass(frozen=True, slots=True)
+class Chunks:
+    """Most tokens that the first prefill run of a sequence and later ones take; None: what the budget allows.
+
+    A run with a limit is its own. With ``WHOLE`` it takes all tokens there are at once.
+    """
+
+    first: int | None = None
+    later: int | None = None
+
+
+ANY_CHUNKS: Final = Chunks()
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +46,7 @@ class Ticket:
     key: str = ""  # whose share of the machine it uses, for fair sharing
     after: int | None = None  # a sequence whose prompt must be computed first: this one forks it
     extra_pages: int = 0  # that it takes besides those of its tokens, from its entry on
-    max_chunk: int | None = None  # most tokens of a prefill run, which then is its own; None: what the budget allows
+    chunks: Chunks = ANY_CHUNKS
 
 
 @dataclass(slots=True)
@@ -52,6 +70,12 @@ class Tracked:
     def todo(self) -> int:
         """Tokens that are known and not computed."""
         return self.num_tokens - self.num_computed
+
+    @property
+    def max_chunk(self) -> int | None:
+        """Most tokens of its next prefill run; None: what the budget allows."""
+        chunks = self.ticket.chunks
+        return chunks.later if self.num_computed else chunks.first
 
     @property
     def decoding(self) -> bool:

@@ -43,11 +43,15 @@ def ir_dtype(name: str) -> onnx_ir.DataType:
 
 
 class GraphBuilder:
-    """Collects the ports, initializers and nodes of one graph; ``model()`` or ``save()`` ends the work."""
+    """Collects the ports, initializers and nodes of one graph; ``model()`` or ``save()`` ends the work.
 
-    def __init__(self, name: str = "graph", opset: int = OPSET) -> None:
+    Names of nodes and constants begin with ``prefix``, so that those of a subgraph differ from those around it.
+    """
+
+    def __init__(self, name: str = "graph", opset: int = OPSET, prefix: str = "") -> None:
         self._name = name
         self._opset = opset
+        self._prefix = prefix
         self._inputs: list[Value] = []
         self._outputs: list[Value] = []
         self._initializers: list[Value] = []
@@ -76,7 +80,7 @@ class GraphBuilder:
             array = array.astype(np.float32)
         elif array.dtype.kind == "i" and not isinstance(value, np.ndarray):
             array = array.astype(np.int64)
-        label = name or f"constant_{len(self._initializers)}"
+        label = f"{self._prefix}{name or f'constant_{len(self._initializers)}'}"
         tensor = onnx_file.ir.tensor(array, name=label)
         initializer = onnx_file.ir.Value(name=label, const_value=tensor)
         initializer.shape, initializer.dtype = tensor.shape, tensor.dtype  # type: ignore[assignment]
@@ -93,7 +97,7 @@ class GraphBuilder:
         """One node with ``count`` outputs."""
         values = [self._operand(item) for item in inputs]
         node = onnx_file.ir.node(op_type, values, attributes=attributes, domain=domain, num_outputs=count)
-        node.name = f"{op_type}_{len(self._nodes)}"
+        node.name = f"{self._prefix}{op_type}_{len(self._nodes)}"
         for index, value in enumerate(node.outputs):
             value.name = f"{node.name}_out{index}"
         self._nodes.append(node)

@@ -75,6 +75,7 @@ def test_what_is_supported_has_a_name_that_can_be_declared() -> None:
         ("update: in_place", "update: in_place, keep: session", "kv.session"),
         ("model: model.onnx", "model: {first: a.onnx, later: b.onnx}", "model.pair"),
         ("model: model.onnx", "model: model.onnx\n    batch: pack", "batch.pack"),
+        ("model: model.onnx", "model: model.onnx\n    span: {first: whole, later: 4}", "span"),
         ("run: decoder", "run: decoder\n        state: read", "state.read"),
         ("logits: logits\n", "logits: logits\n    stop: {when: loop.step > 5}\n", "decode.stop_when"),
         ("limits: ", "session: {idle_seconds: 60}\nlimits: ", "session"),

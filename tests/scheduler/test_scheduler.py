@@ -11,7 +11,7 @@ from genai_pipeline.scheduler.plan import SideRun, StepPlan
 from genai_pipeline.scheduler.policy import AGING_STEPS, FairShare, FirstCome
 from genai_pipeline.scheduler.scheduler import Scheduler
 from genai_pipeline.scheduler.side_queue import JobTicket
-from genai_pipeline.scheduler.ticket import Priority, Ticket
+from genai_pipeline.scheduler.ticket import WHOLE, Chunks, Priority, Ticket
 
 
 def spans(plan: StepPlan) -> list[tuple[str, int, int, bool]]:
@@ -317,9 +317,22 @@ def test_pages_besides_those_of_tokens_are_held_from_entry_to_end() -> None:
 
 def test_one_token_at_a_time() -> None:
     scheduler = Scheduler({LOOP: Budget()}, FirstCome(), Costs())
-    scheduler.submit(Ticket(1, LOOP, num_tokens=3, max_tokens=5, max_chunk=1))
+    scheduler.submit(Ticket(1, LOOP, num_tokens=3, max_tokens=5, chunks=Chunks(1, 1)))
     scheduler.plan()
     for start in range(3):  # the last is the one from which the next is chosen
         kind = "prefill" if start < 2 else "decode"
         assert spans(scheduler.plan()) == [(kind, start, start + 1, start == 2)]
         scheduler.advance(1, start + 1, 3)
+
+
+def test_a_first_run_that_takes_all_there_is_minds_no_budget() -> None:
+    scheduler = Scheduler({LOOP: Budget(max_rows=4, num_pages=20, prefill_tokens=8)}, FirstCome(), Costs())
+    scheduler.submit(Ticket(1, LOOP, num_tokens=30, max_tokens=40, chunks=Chunks(WHOLE, 1)))
+    scheduler.submit(Ticket(2, LOOP, num_tokens=20, max_tokens=40, chunks=Chunks(WHOLE, 1)))
+    scheduler.plan()
+    assert spans(scheduler.plan()) == [("prefill", 0, 30, True)]  # the other one waits for what it leaves: nothing
+    scheduler.advance(1, 30, 31)
+    assert spans(scheduler.plan()) == [("decode", 30, 31, True), ("prefill", 0, 20, True)]
+    scheduler.advance(1, 31, 34)  # three tokens at once, as a grammar forces them
+    scheduler.advance(2, 20, 21)
+    assert spans(scheduler.plan()) == [("decode", 20, 21, True), ("prefill", 31, 32, False)]

@@ -29,6 +29,11 @@ class Decoder:
     def build(self) -> GraphBuilder:
         """The graph: tokens or embeddings, masks and cache in; ``logits`` [batch, sequence, vocabulary], cache out."""
         b = GraphBuilder("decoder", self.cache.opset)
+        self.write(b)
+        return b
+
+    def write(self, b: GraphBuilder) -> None:
+        """Declare the ports and nodes in a builder."""
         token = token_port(b) if self.takes == "input_ids" else embeds_port(b)
         step = self.cache.step(b, token)
         hidden, g = token, self.geometry
@@ -37,7 +42,6 @@ class Decoder:
             cells = (b.cast(written[0], "float32"), b.cast(written[1], "float32"))
             hidden = self.rule.layer(b, layer, hidden, self.cache.store(b, g, layer, cells, step), step)
         logits_port(b, self.rule.answer(b, hidden, step), self.rule.vocabulary, self.peak, self.logits)
-        return b
 
 
 def token_port(b: GraphBuilder) -> Value:
