@@ -56,7 +56,10 @@ class Watch(Protocol):
     def refused(self, side: int, request: LoadRequest, error: GraphLoadError) -> None:
         """A side other than the first cannot load a component."""
 
-    def ran(self, side: int, step: Step, outputs: Arrays) -> None:
+    def stepped(self, step: Step) -> None:
+        """The first side has run a component."""
+
+    def repeated(self, side: int, step: Step, outputs: Arrays) -> None:
         """A side other than the first has repeated a step; ``outputs`` are valid during the call."""
 
     def failed(self, side: int, step: Step, error: GraphRunError) -> None:
@@ -133,6 +136,7 @@ class _TwinGraph:
         with self._lock:
             step = Step(self._request.component, self._steps, inputs, outputs)
             self._steps += 1
+            self._watch.stepped(step)
             for side, graph in list(self._others.items()):
                 try:
                     given = _repeated(graph, step, self._request.logits)
@@ -141,7 +145,7 @@ class _TwinGraph:
                     graph.close()
                     self._watch.failed(side, step, error)
                 else:
-                    self._watch.ran(side, step, given)
+                    self._watch.repeated(side, step, given)
 
     def close(self) -> None:
         """Free the graphs of all sides."""

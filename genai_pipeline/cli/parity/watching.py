@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -103,11 +103,14 @@ class Watcher:
         found = self.found[side][step.component]
         found.error, found.failed_at = error, step.index
 
-    def ran(self, side: int, step: Step, outputs: Arrays) -> None:
+    def stepped(self, step: Step) -> None:
+        """The first side has run a component."""
+        self.found[0][step.component].runs = step.index + 1
+
+    def repeated(self, side: int, step: Step, outputs: Arrays) -> None:
         """Compare what a side has made of a step."""
-        for component in (self.found[0][step.component], self.found[side][step.component]):
-            component.runs = step.index + 1
         found = self.found[side][step.component]
+        found.runs += 1
         for kind, port in self._ports(step):
             apart = difference(step.outputs[port], outputs[port], self._bounds, self._written(step, port))
             here = PortDifference(step.component, port, kind, step.index, apart)
@@ -132,8 +135,3 @@ class Watcher:
             return None
         written: NDArray[Any] = step.inputs[past] != step.outputs[port]
         return written
-
-
-def passed(components: Sequence[ComponentParity]) -> bool:
-    """Whether nothing went wrong with any of them."""
-    return all(component.passed for component in components)
