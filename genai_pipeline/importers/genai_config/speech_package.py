@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from genai_pipeline.graph.signature import Port
@@ -11,6 +12,7 @@ from genai_pipeline.importers.genai_config.audio_program import FILE, AudioProgr
 from genai_pipeline.importers.genai_config.decoder import DecoderPart, read_decoder
 from genai_pipeline.importers.genai_config.encoder import STATES, EncoderPart, read_cross, read_encoder
 from genai_pipeline.importers.genai_config.metadata_text import head_lines, plain, tail_lines
+from genai_pipeline.importers.genai_config.never_chosen import NeverChosen, read_never_chosen
 from genai_pipeline.importers.genai_config.package_parts import (
     PackageParts,
     family,
@@ -27,6 +29,17 @@ from genai_pipeline.importers.tokenizer_files import read_tokenizer_files
 _OUTER: Final = {"encoder_hidden_states": STATES, "encoder_attention_mask": "prompt.mask"}
 
 
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What both shapes are made of: the two graphs, what an answer starts with and may not be, the tokenizer entry."""
+
+    encoder: EncoderPart
+    decoder: DecoderPart
+    tokens: PromptTokens
+    never: NeverChosen
+    tokenizer: dict[str, Any]
+
+
 def encoder_decoder_package(source: SourceFolder, config: ConfigNode, name: str, report: ImportReport) -> PackageParts:
     """The package of an encoder and a decoder; what cannot be mapped is refused in the report."""
     model = config.need("model")
@@ -38,91 +51,82 @@ def encoder_decoder_package(source: SourceFolder, config: ConfigNode, name: str,
     fields = token_fields(model, tokenizer, report)
     fields.pop("chat_template", None)
     tokens = read_prompt_tokens(source, model, encoder.audio is not None, report)
-    shape = _speech if encoder.audio is not None else _text
+    parts = _Parts(encoder, decoder, tokens, read_never_chosen(source, config, report), fields)
+    program = None if encoder.audio is None else _program(source, model, encoder.audio, report)
     lines = [
         *head_lines(name, f"{family(model, report)}, from genai_config.json"),
-        *shape(source, model, encoder, decoder, tokens, fields, report),
+        *(_text(parts) if program is None else _speech(parts, program)),
         *tail_lines(settings.defaults, settings.most_tokens),
     ]
     return PackageParts("\n".join(lines), tokenizer, (encoder.component.model, decoder.component.model))
 
 
-def _speech(
-    source: SourceFolder,
-    model: ConfigNode,
-    encoder: EncoderPart,
-    decoder: DecoderPart,
-    tokens: PromptTokens,
-    tokenizer: dict[str, Any],
-    report: ImportReport,
-) -> Iterator[str]:
-    """A sound is cut into windows, and each is heard and written down."""
-    assert encoder.audio is not None
+def _program(source: SourceFolder, model: ConfigNode, port: Port, report: ImportReport) -> AudioProgram:
+    """How a sound becomes what the encoder's port takes."""
     speech = model.mapping("speech")
     if "config_filename" in speech:
         report.mapped(speech.file, speech.at("config_filename"), "preprocess.log_mel")
     program = read_audio_program(source, speech.text("config_filename", FILE), report)
-    _check_features(encoder.audio, program, model, report)
+    _check_features(port, program, model, report)
+    return program
+
+
+def _speech(parts: _Parts, program: AudioProgram) -> Iterator[str]:
+    """A sound is cut into windows, and each is heard and written down."""
+    assert parts.encoder.audio is not None
     yield from ("inputs:", "  audio: {modality: audio, program: log_mel}")
-    if parameters := list(tokens.parameters()):
+    if parameters := list(parts.tokens.parameters()):
         yield from ("  parameters:", *parameters)
     yield from ("outputs:", "  text: {modality: text, value: text, segments: segments}")
-    yield f"tokenizer: {flow(tokenizer)}"
+    yield f"tokenizer: {flow(parts.tokenizer)}"
     yield from program.lines()
-    yield from _components(encoder, decoder)
+    yield from _components(parts)
     yield from ("stages:", "  - id: each", "    for_each: audio.windows", "    body:")
-    yield from _encode(encoder, {encoder.audio.name: "audio.windows.features"}, decoder, "      ")
-    yield from _loop(decoder, tokens, "      ")
-    if times := tokens.times():
+    yield from _encode(parts, {parts.encoder.audio.name: "audio.windows.features"}, "      ")
+    yield from _loop(parts, "      ")
+    if times := parts.tokens.times():
         yield f"        times: {flow(times)}"
     yield "  - op: transcript_times"
     yield "    inputs: {tokens: each.generate.tokens, windows: audio.windows}"
     yield "    outputs: {segments: segments, text: text}"
 
 
-def _text(
-    source: SourceFolder,
-    model: ConfigNode,
-    encoder: EncoderPart,
-    decoder: DecoderPart,
-    tokens: PromptTokens,
-    tokenizer: dict[str, Any],
-    report: ImportReport,
-) -> Iterator[str]:
+def _text(parts: _Parts) -> Iterator[str]:
     """A text goes through the encoder once; its answer is generated from the start token on."""
-    bound = {encoder.tokens: "prompt.tokens", encoder.mask: "prompt.mask"}
+    bound = {parts.encoder.tokens: "prompt.tokens", parts.encoder.mask: "prompt.mask"}
     yield from ("inputs:", "  prompt: {modality: text}")
     yield from ("outputs:", "  text: {modality: text, value: generate.text}")
-    yield f"tokenizer: {flow(tokenizer)}"
-    yield from _components(encoder, decoder)
+    yield f"tokenizer: {flow(parts.tokenizer)}"
+    yield from _components(parts)
     yield "stages:"
-    found = {port.name: value for port, value in bound.items() if port is not None}
-    yield from _encode(encoder, found, decoder, "  ")
-    yield from _loop(decoder, tokens, "  ")
+    yield from _encode(parts, {port.name: value for port, value in bound.items() if port is not None}, "  ")
+    yield from _loop(parts, "  ")
 
 
-def _components(encoder: EncoderPart, decoder: DecoderPart) -> Iterator[str]:
+def _components(parts: _Parts) -> Iterator[str]:
     yield "components:"
-    yield from encoder.component.lines()
-    yield from decoder.component.lines()
+    yield from parts.encoder.component.lines()
+    yield from parts.decoder.component.lines()
 
 
-def _encode(encoder: EncoderPart, inputs: dict[str, str], decoder: DecoderPart, indent: str) -> Iterator[str]:
+def _encode(parts: _Parts, inputs: dict[str, str], indent: str) -> Iterator[str]:
     """The states have a name only where the decoder reads them, not the keys and values made of them."""
     yield f"{indent}- run: encoder"
     yield f"{indent}  inputs: {plain(inputs)}"
-    if encoder.states is not None and STATES in decoder.inputs.values():
-        yield f"{indent}  outputs: {plain({encoder.states.name: STATES})}"
+    states = parts.encoder.states
+    if states is not None and STATES in parts.decoder.inputs.values():
+        yield f"{indent}  outputs: {plain({states.name: STATES})}"
 
 
-def _loop(decoder: DecoderPart, tokens: PromptTokens, indent: str) -> Iterator[str]:
+def _loop(parts: _Parts, indent: str) -> Iterator[str]:
     yield f"{indent}- id: generate"
     yield f"{indent}  loop: decode"
-    yield f"{indent}  prompt: {{template: {flow(tokens.template())}}}"
+    yield f"{indent}  prompt: {{template: {flow(parts.tokens.template())}}}"
+    yield from (f"{indent}  {line}" for line in parts.never.lines())
     yield f"{indent}  body:"
     yield f"{indent}    - run: decoder"
-    yield f"{indent}      inputs: {plain(decoder.inputs)}"
-    yield f"{indent}      outputs: {plain({decoder.logits: 'logits'})}"
+    yield f"{indent}      inputs: {plain(parts.decoder.inputs)}"
+    yield f"{indent}      outputs: {plain({parts.decoder.logits: 'logits'})}"
     yield f"{indent}  logits: logits"
 
 

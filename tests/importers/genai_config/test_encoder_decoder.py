@@ -102,6 +102,42 @@ def test_a_sound_is_written_down(genai_folder: Folders, tmp_path: Path) -> None:
     assert heard["text"].strip() == folder.package.answer_text(HEARD, COUNT).strip()
 
 
+@pytest.mark.parametrize("file", ["genai_config.json", "generation_config.json"])
+def test_tokens_that_are_never_chosen_come_from_either_file(genai_folder: Folders, tmp_path: Path, file: str) -> None:
+    folder = genai_folder("cross", edit=with_sounds)
+    hear(folder.path)
+    first, second = folder.package.answer(HEARD, COUNT)[:2]
+    never = {"suppress_tokens": [second, -1], "begin_suppress_tokens": [first]}
+    if file == "genai_config.json":
+        folder.reconfigure(lambda config: config["search"].update(never))
+        other = {"suppress_tokens": [first], "eos_token_id": 9}
+    else:
+        other = {**never, "eos_token_id": 9}
+    (folder.path / "generation_config.json").write_text(json.dumps(other))
+    made = tmp_path / "made"
+    report = import_genai_config(folder.path, made)
+    assert gp.validate(made)[1] == ()
+    said = {row.key: row.outcome for row in report.rows if row.file == "generation_config.json"}
+    assert said == {"": "dropped"} | (
+        {"suppress_tokens": "dropped"} if file == "genai_config.json" else dict.fromkeys(never, "mapped")
+    )
+    with gp.load(made) as pipe:
+        samples = 0.5 * np.sin(np.arange(16000, dtype=np.float32) / 5)
+        text = pipe.run({"audio": (samples, 16000)}, max_new_tokens=COUNT)["text"]
+    texts = folder.package.vocabulary.tokens
+    assert text
+    assert not text.startswith(texts[first])
+    assert texts[second] not in text
+
+
+def test_never_chosen_tokens_that_are_not_there_are_refused(genai_folder: Folders, tmp_path: Path) -> None:
+    folder = genai_folder("cross", edit=with_sounds)
+    hear(folder.path)
+    folder.reconfigure(lambda config: config["search"].update(suppress_tokens=[7, 999999]))
+    with pytest.raises(ImportRefusedError, match="names 999999: the tokenizer has no such tokens"):
+        import_genai_config(folder.path, tmp_path / "made")
+
+
 def test_what_does_not_fit_the_sound_is_refused(genai_folder: Folders, tmp_path: Path) -> None:
     folder = genai_folder("cross", edit=with_sounds)
     hear(folder.path, bands=128, dtype=TensorProto.FLOAT16)
