@@ -394,7 +394,7 @@ def test_options_without_effect_are_refused(
 def test_a_backend_that_is_made_already_is_taken(tmp_path: Path) -> None:
     package = write_package(tmp_path)
     prompt = package.vocabulary.encode("hello")
-    with gp.load(package, backend=OrtBackend()) as pipe:
+    with gp.load(package.path, backend=OrtBackend()) as pipe:
         assert list(pipe.generate(tokens=prompt, temperature=0, max_new_tokens=4).tokens) == package.answer(prompt, 4)
     with pytest.raises(OptionError, match="the backend ort is made already"):
-        gp.load(package, backend=OrtBackend(), threads=1)
+        gp.load(package.path, backend=OrtBackend(), threads=1)
