@@ -33,11 +33,16 @@ VARIABLES: Final = {
 Check = Callable[[str, Any], Any]
 
 
-class LoadArguments(TypedDict, total=False):
-    """What ``gp.load`` takes besides the package, its precision and a progress callback; see ``LoadOptions``."""
+class Selection(TypedDict, total=False):
+    """What runs the graphs of a package; see ``LoadOptions``."""
 
     backend: str | Backend
     providers: str | Sequence[str] | Mapping[str, str | Sequence[str]] | None
+
+
+class LoadArguments(Selection, total=False):
+    """What ``gp.load`` takes besides the package, its precision and a progress callback; see ``LoadOptions``."""
+
     threads: int | None
     context_length: int | None
     prefill_chunk: int

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from genai_pipeline.checking import accept, check_package
-from genai_pipeline.config import LoadArguments, LoadOptions, environment_options
+from genai_pipeline.config import LoadArguments, LoadOptions, Selection, environment_options
 from genai_pipeline.errors import OptionError
 from genai_pipeline.pipeline import Pipeline
 from genai_pipeline.problems import Problem, Problems
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from genai_pipeline.metadata.model import PackageSpec
 
 
-def load_options(arguments: LoadArguments) -> LoadOptions:
+def load_options(arguments: Mapping[str, Any]) -> LoadOptions:
     """The options of a load: what is given, before what the environment says. Raises OptionError."""
     return LoadOptions.of(**{**environment_options(os.environ), **arguments})
 
@@ -35,9 +35,14 @@ def require_runtime(options: LoadOptions) -> None:
     Offer(options.backend).require(options.providers)
 
 
-def validate(path: str | Path) -> tuple[PackageSpec | None, tuple[Problem, ...]]:
-    """Check a package in layers; gives the typed metadata (None when it cannot be read) and every problem found."""
-    checked = check_package(path)
+def validate(path: str | Path, **selection: Unpack[Selection]) -> tuple[PackageSpec | None, tuple[Problem, ...]]:
+    """Check a package in layers; gives the typed metadata (None when it cannot be read) and every problem found.
+
+    ``selection``: the load options ``backend`` and ``providers``, by which variants of components are chosen. Raises
+    OptionError.
+    """
+    options = load_options(selection)
+    checked = check_package(path, backend=options.backend, providers=options.providers)
     return checked.spec, checked.problems
 
 

@@ -270,7 +270,7 @@ class Pipeline:
         """What hands a request to the engine, once there is somewhere for its events to go."""
 
         def submit(emit: Emit) -> Callable[[], None]:
-            state = self._assembly.engine.submit(replace(request, emit=emit))
+            state = self._assembly.engine.submit(replace(request, emit=emit, graphs=self.placement))
             return lambda: self._assembly.engine.cancel(state)  # keeps this pipeline alive as long as the stream
 
         return submit

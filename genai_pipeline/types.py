@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 if TYPE_CHECKING:
     import numpy as np
 
+    from genai_pipeline.backends.placement import GraphPlacement
+
 FinishReason = Literal["stop", "length", "tool_calls", "cancelled", "error"]
 
 
@@ -89,6 +91,7 @@ class Usage:
     """Token counts of a request: ``completion_tokens`` counts every sampled token, the end token too.
 
     ``drafted_tokens`` were verified, ``accepted_tokens`` of them joined the answer; None where nothing was drafted.
+    ``graphs`` says what runs each graph of the package.
     """
 
     prompt_tokens: int
@@ -96,11 +99,13 @@ class Usage:
     cached_tokens: int = 0
     drafted_tokens: int | None = None
     accepted_tokens: int | None = None
+    graphs: tuple[GraphPlacement, ...] = ()
 
-    def to_dict(self) -> dict[str, int]:
-        """The counts as JSON-ready fields."""
+    def to_dict(self) -> dict[str, Any]:
+        """The counts, and the graphs where they are known, as JSON-ready fields."""
         names = ("prompt_tokens", "completion_tokens", "cached_tokens", "drafted_tokens", "accepted_tokens")
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+        counts = {name: value for name in names if (value := getattr(self, name)) is not None}
+        return {**counts, **({"graphs": [graph.to_dict() for graph in self.graphs]} if self.graphs else {})}
 
 
 @dataclass(frozen=True, slots=True)

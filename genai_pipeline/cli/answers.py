@@ -73,8 +73,10 @@ def print_stream(output: Output, asked: Question, others: Others) -> Counts:
 
 
 def print_stats(output: Output, usage: Usage | None, timings: Timings | None) -> None:
-    """Counts and rates, as far as they were measured."""
+    """Counts and rates, as far as they were measured, and what ran each graph."""
     output.note(stats_text(usage, timings))
+    for graph in () if usage is None else usage.graphs:
+        output.note(str(graph))
 
 
 def stats_text(usage: Usage | None, timings: Timings | None) -> str:

@@ -64,7 +64,7 @@ def bench(
     no_prefix_cache: Annotated[bool, typer.Option("--no-prefix-cache", help="Compute every prompt in full.")] = False,
     policy: Annotated[str | None, typer.Option(help="Who comes first: priority, first_come, fair_share.")] = None,
     backend: Annotated[str | None, typer.Option(help="auto, ort, nxrt, or another that is installed.")] = None,
-    provider: Annotated[list[str] | None, typer.Option(help="cpu, cuda, ... (repeatable, first choice first).")] = None,
+    provider: Annotated[list[str] | None, typer.Option(help="As for run.")] = None,
     profile: Annotated[str | None, typer.Option(metavar="FILE", help="Write a trace for Perfetto there.")] = None,
 ) -> None:
     """Measure tokens per second and latencies under a load."""
@@ -84,7 +84,8 @@ def bench(
     }
     given |= {"prefix_cache": False if no_prefix_cache else None, "profile": profile}
     options = {name: value for name, value in given.items() if value is not None}
-    path, encode = _package(ctx.obj, package, precision)
+    selection: dict[str, Any] = {name: options[name] for name in ("backend", "providers") if name in options}
+    path, encode = _package(ctx.obj, package, precision, selection)
     with ExitStack() as held:
         contestants = {
             name: held.enter_context(closing(make())) for name, make in _contestants(path, options, peer, load).items()
@@ -124,11 +125,11 @@ def _check_peer(peer: str | None) -> None:
     require_peer()
 
 
-def _package(output: Output, package: str, precision: str | None) -> tuple[str, Encode]:
+def _package(output: Output, package: str, precision: str | None, selection: Mapping[str, Any]) -> tuple[str, Encode]:
     """The package's path, and how its prompts are encoded. Raises PackageInvalidError, OptionError."""
     from genai_pipeline.cli.packages import checked
 
-    path, found = checked(output, package, precision)
+    path, found = checked(output, package, precision, selection)
     return path, _encoder(found)
 
 

@@ -83,6 +83,36 @@ def _runtime() -> Mapping[str, Any]:
     }
 
 
+def _backends() -> Mapping[str, Any]:
+    """Backend -> version and providers, or how to get it."""
+    from genai_pipeline.backends.registry import backend_names
+
+    return {name: _backend(name) for name in backend_names()}
+
+
+def _backend(name: str) -> Mapping[str, Any]:
+    from genai_pipeline.backends.registry import make_backend
+
+    try:
+        backend = make_backend(name)
+        return {"version": backend.version(), "providers": list(backend.providers())}
+    except GenaiError as error:
+        return {"missing": error.message, "hint": error.hint}
+    except (ImportError, AttributeError) as error:  # of a backend that another distribution declares
+        return {"missing": f"it cannot be loaded: {error}"}
+
+
+def _providers() -> Mapping[str, Any]:
+    """Of ONNX Runtime: which are here, the libraries of installed plugins, and how to get others."""
+    from genai_pipeline.backends.ort_plugins import installed_plugins
+    from genai_pipeline.backends.providers import INSTALL, short_name
+    from genai_pipeline.backends.runtime import onnxruntime
+
+    there = {short_name(name): "here" for name in onnxruntime().get_available_providers()}
+    plugins = {f"plugin:{distribution}": f"here: {library}" for distribution, library in installed_plugins().items()}
+    return {**{name: f"not here: {how}" for name, how in INSTALL.items()}, **there, **plugins}
+
+
 def _processors() -> Mapping[str, Any]:
     from genai_pipeline.backends.threads import cgroup_quota, usable_cores
 
@@ -121,8 +151,10 @@ def _variants(package: str) -> Mapping[str, Any]:
     """Component -> the graph that runs here and why."""
     from genai_pipeline.checking import check_package
     from genai_pipeline.importers.pull import metadata_of
+    from genai_pipeline.loading import load_options
 
-    spec = check_package(metadata_of(package)).spec
+    options = load_options({})
+    spec = check_package(metadata_of(package), backend=options.backend, providers=options.providers).spec
     chosen = {name: one.chosen for name, one in (spec.components if spec is not None else {}).items()}
     return {name: f"{one.variant.model}: {one.reason}" for name, one in chosen.items() if one is not None}
 
@@ -163,6 +195,8 @@ def version_of(distribution: str) -> str | None:
 _SECTIONS: Mapping[str, Callable[[], Mapping[str, Any]]] = {
     "python": _python,
     "runtime": _runtime,
+    "backends": _backends,
+    "providers": _providers,
     "processors": _processors,
     "memory": _memory,
     "cache": _cache,

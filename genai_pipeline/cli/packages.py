@@ -23,14 +23,26 @@ def loaded(output: Output, package: str, options: Mapping[str, Any]) -> Pipeline
         return gp.load(package, progress=progress, **options)
 
 
-def checked(output: Output, package: str, precision: str | None) -> tuple[str, CheckedPackage]:
-    """The path of a package and what the checks found; raises PackageInvalidError with all problems when it has any."""
+def checked(
+    output: Output, package: str, precision: str | None, selection: Mapping[str, Any]
+) -> tuple[str, CheckedPackage]:
+    """The path of a package and what the checks found.
+
+    ``selection``: backend and providers that were asked for, which must be there. Raises PackageInvalidError with all
+    problems when it has any, ProviderUnavailableError, RuntimeMissingError.
+    """
     from genai_pipeline.checking import check_package
     from genai_pipeline.importers.pull import lending, resolve
+    from genai_pipeline.loading import load_options, require_runtime
 
+    options = load_options(selection)
+    if selection:
+        require_runtime(options)
     with output.progress() as progress:
         path = resolve(package, precision=precision, progress=progress)
-        found = check_package(path, lending(progress), precision=precision)
+        found = check_package(
+            path, lending(progress), backend=options.backend, providers=options.providers, precision=precision
+        )
     if found.plan is None:
         raise PackageInvalidError(
             f"{path} is not a valid package", found.problems, hint=f"genai-pipeline validate {path}"
@@ -40,7 +52,7 @@ def checked(output: Output, package: str, precision: str | None) -> tuple[str, C
 
 def compiled(output: Output, package: str, precision: str | None) -> ExecutionPlan:
     """The execution plan of a package; raises PackageInvalidError with all problems when it has any."""
-    _, found = checked(output, package, precision)
+    _, found = checked(output, package, precision, {})
     assert found.plan is not None
     return found.plan
 

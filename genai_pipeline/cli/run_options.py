@@ -143,7 +143,9 @@ LOADING: Final = OptionGroup(
     {
         "precision": option(str, help="Of a known package: the variant to use."),
         "backend": option(str, metavar="NAME", help="auto, ort (ONNX Runtime), nxrt, or another that is installed."),
-        "providers": option(list[str], "--provider", help="cpu, cuda, ... (repeatable, first choice first)."),
+        "providers": option(
+            list[str], "--provider", help="cpu, cuda, ..., first choice first; COMPONENT=cuda,cpu for one component."
+        ),
         "threads": option(int, help="Threads of the runtime (default: what the machine gives)."),
         "context_length": option(int, help="Lower the package's context to this."),
         "prefill_chunk": option(int, help="Prompt tokens per prefill run."),
@@ -161,6 +163,8 @@ SPECULATION: Final = OptionGroup(
 SCORE_LOADING: Final = LOADING.only(
     "precision", "backend", "providers", "threads", "context_length", "prefill_chunk", "memory", "profile"
 )
+
+SELECTION: Final = LOADING.only("backend", "providers")
 
 TASK_LOADING: Final = LOADING.only("precision", "backend", "providers", "threads", "memory", "profile")
 

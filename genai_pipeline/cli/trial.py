@@ -6,7 +6,7 @@ Where the package has answers of a reference recorded, it must still give them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from genai_pipeline.cli.samples import first_that_fits, with_fitting_options
 from genai_pipeline.errors import GenaiError, MediaError, ReferenceFileError
@@ -22,12 +22,15 @@ _TOKENS: Final = 2  # the first comes of a prefill run, the second of a decode r
 _MACHINE: Final = 5  # exit code of errors that are the machine's, not the package's
 
 
-def problems_of(spec: PackageSpec, path: Path) -> list[Problem]:
-    """Load a package and run one request. Raises errors of the machine: no runtime, no provider, a missing extra."""
+def problems_of(spec: PackageSpec, path: Path, selection: Mapping[str, Any]) -> list[Problem]:
+    """Load a package on a selection of backend and providers and run one request.
+
+    Raises errors of the machine: no runtime, no provider, a missing extra.
+    """
     import genai_pipeline as gp
 
     try:
-        with gp.load(path) as pipe:
+        with gp.load(path, **selection) as pipe:
             found = [*_run(pipe), *_diverging(pipe)]
             ran = pipe.stats().get("graph_seconds", {})
     except GenaiError as error:

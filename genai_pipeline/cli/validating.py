@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from genai_pipeline.cli import run_options as groups
+from genai_pipeline.cli.option_groups import takes
 from genai_pipeline.cli.output import Output
 from genai_pipeline.cli.reports import REPORTS
 from genai_pipeline.errors import PackageNotFoundError
@@ -26,6 +28,7 @@ def register(app: typer.Typer) -> None:
     app.command("validate")(validate)
 
 
+@takes(groups.SELECTION)
 def validate(
     ctx: typer.Context,
     paths: Annotated[
@@ -34,13 +37,22 @@ def validate(
     ],
     form: Annotated[Literal["text", "json", "github"], typer.Option("--format", help="How to report.")] = "text",
     run: Annotated[bool, typer.Option("--run", help="Also load each and run one short made-up request.")] = False,
+    **options: Any,
 ) -> None:
-    """Check packages: syntax, schema, references, data flow, graphs, tokenizer, capabilities."""
+    """Check packages: syntax, schema, references, data flow, graphs, tokenizer, capabilities.
+
+    --backend and --provider choose among variants of components, and are what --run runs on.
+    """
+    from genai_pipeline.loading import load_options, require_runtime
+
+    selection = groups.SELECTION.given(options)
+    if selection:
+        require_runtime(load_options(selection))
     packages = [package for path in paths for package in packages_of(path)]
     found: list[Problem] = []
     with ctx.obj.waiting("checking ..."):
         for package in packages:
-            found += _checked(package, run=run)
+            found += _checked(package, selection, run=run)
     failed = any(problem.severity == "error" for problem in found)
     REPORTS[form](found, failed)
     output: Output = ctx.obj
@@ -49,15 +61,15 @@ def validate(
         raise typer.Exit(INVALID)
 
 
-def _checked(package: Path, *, run: bool) -> Sequence[Problem]:
+def _checked(package: Path, selection: dict[str, Any], *, run: bool) -> Sequence[Problem]:
     """Problems of one package; it runs only where it has no error."""
     import genai_pipeline as gp
     from genai_pipeline.cli.trial import problems_of
 
-    spec, problems = gp.validate(package)
+    spec, problems = gp.validate(package, **selection)
     if not run or spec is None or any(problem.severity == "error" for problem in problems):
         return problems
-    return [*problems, *problems_of(spec, package)]
+    return [*problems, *problems_of(spec, package, selection)]
 
 
 def packages_of(name: str) -> Sequence[Path]:

@@ -17,6 +17,7 @@ from genai_pipeline.speculative.stats import SpeculationStats
 from genai_pipeline.types import Event, Timings, TokenLogprobs, Usage
 
 if TYPE_CHECKING:
+    from genai_pipeline.backends.placement import GraphPlacement
     from genai_pipeline.engine.intake import Admitted
     from genai_pipeline.engine.scope_run import Call, ScopeRun
     from genai_pipeline.engine.sequence import Sequence
@@ -55,6 +56,7 @@ class Request:
     queueing: Queueing = Queueing()
     form: AnswerForm = field(default_factory=AnswerForm)
     salt: bytes = b""  # requests with different salts share no state
+    graphs: tuple[GraphPlacement, ...] = ()  # what runs the package, told in its usage
     submitted: float = field(default_factory=time.perf_counter)
 
 
@@ -100,7 +102,7 @@ class RequestState:
         """Token counts so far, over all loops of the request."""
         drafts = [sequence.speculation for sequence in self.started()]
         total = sum(drafts, start=SpeculationStats())
-        usage = Usage(self.num_prompt, self.num_completion, self.num_cached)
+        usage = Usage(self.num_prompt, self.num_completion, self.num_cached, graphs=self.request.graphs)
         if total.runs:
             return replace(usage, drafted_tokens=total.drafted, accepted_tokens=total.accepted)
         return usage

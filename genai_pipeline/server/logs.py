@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from genai_pipeline.server.config import LogFormat
 
-LOGGERS: Final = ("genai_pipeline.server", "uvicorn")
+LOGGERS: Final = ("genai_pipeline.server", "genai_pipeline.placement", "uvicorn")
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
 

@@ -11,47 +11,24 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import genai_pipeline as gp
+from genai_pipeline.config import LoadOptions
 from genai_pipeline.errors import CapacityError, GenaiError
+from genai_pipeline.loading import require_runtime
 from genai_pipeline.pipeline import Pipeline
 from genai_pipeline.problems import nearest
 from genai_pipeline.server.abilities import Abilities, abilities_of
 from genai_pipeline.server.api_errors import ApiError, unavailable
 from genai_pipeline.server.config import Served, ServerConfig
 from genai_pipeline.server.footprint import footprint, load_arguments
+from genai_pipeline.server.slots import Slot
 
 BUSY_SECONDS: Final = 60.0  # that a package which has to give way may go on
 RETRY_SECONDS: Final = 5
 
-State = Literal["unloaded", "loading", "loaded", "leaving"]
-
 _log = logging.getLogger("genai_pipeline.server")
-
-
-@dataclass(slots=True)
-class Slot:
-    """One package: its pipeline when it is loaded, who uses it, and when it was used last."""
-
-    served: Served
-    pipe: Pipeline | None = None
-    pins: int = 0
-    used: float = 0.0
-    nbytes: int = 0
-    leaving: bool = False
-    loading: asyncio.Task[None] | None = None
-    waiting: list[asyncio.Future[Pipeline]] = field(default_factory=list)  # for it to be loaded
-    loads: int = 0
-    idle: asyncio.Event = field(default_factory=asyncio.Event)
-
-    @property
-    def state(self) -> State:
-        """What it is at, in one word."""
-        if self.pipe is not None:
-            return "leaving" if self.leaving else "loaded"
-        return "unloaded" if self.loading is None else "loading"
 
 
 class PackageHost:
@@ -82,7 +59,12 @@ class PackageHost:
         return name
 
     async def prepare(self) -> None:
-        """Load what the configuration wants loaded at the start. Raises the error that prevents it."""
+        """Load what the configuration wants loaded at the start. Raises the error that prevents it.
+
+        What a package that is loaded later is to run on must be here now.
+        """
+        for served in self._config.packages:
+            await asyncio.to_thread(require_runtime, LoadOptions.of(**served.load))
         names = {"first": self.served[:1], "all": self.served, "none": ()}[self._config.preload]
         for name in names:
             await self.load(name)
@@ -99,7 +81,7 @@ class PackageHost:
         try:
             yield pipe
         finally:
-            _unpin(slot)
+            slot.unpin()
 
     async def abilities(self) -> Mapping[str, Abilities]:
         """What every package can do, by its name, loaded or not."""
@@ -126,18 +108,11 @@ class PackageHost:
 
     def stats(self) -> list[dict[str, Any]]:
         """What each package is at, with the figures of its engine where it is loaded; may run on any thread."""
-        return [
-            {
-                "name": slot.served.name,
-                "state": slot.state,
-                "requests": slot.pins,
-                "loads": slot.loads,
-                **({"bytes": slot.nbytes} if slot.nbytes else {}),
-                **({} if pipe is None else {"providers": list(pipe.providers), "engine": pipe.stats()}),
-            }
-            for slot in self._slots.values()
-            for pipe in (slot.pipe,)
-        ]
+        return [slot.stats() for slot in self._slots.values()]
+
+    def graphs(self, name: str) -> list[dict[str, Any]]:
+        """What runs each graph of a package, as plain JSON; nothing where it is not loaded."""
+        return self._slots[name].graphs
 
     def is_loaded(self, name: str) -> bool:
         """Whether a request would find the package loaded."""
@@ -153,7 +128,7 @@ class PackageHost:
     async def _pinned(self, slot: Slot) -> Pipeline:
         """The pipeline, pinned. Who waits for it gets it pinned, so that nobody can unload it in between."""
         if slot.pipe is not None and not slot.leaving:
-            _pin(slot)
+            slot.pin()
             return slot.pipe
         turn: asyncio.Future[Pipeline] = asyncio.get_running_loop().create_future()
         slot.waiting.append(turn)
@@ -163,7 +138,7 @@ class PackageHost:
             return await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled() and turn.exception() is None:
-                _unpin(slot)
+                slot.unpin()
             raise
 
     async def _load(self, slot: Slot) -> None:
@@ -172,16 +147,16 @@ class PackageHost:
             pipe = await self._loaded(slot)
         except (GenaiError, ApiError) as error:
             _log_failure(slot, error)
-            _tell(slot, error)
+            slot.tell(error)
         except Exception as error:  # noqa: BLE001 - logged, and told to whoever waits
             _log.exception("%s cannot be loaded", slot.served.name, extra={"event": "load_failed"})
-            _tell(slot, error)
+            slot.tell(error)
         else:
             if slot.pins == 0:
                 slot.idle.set()
             for turn in slot.waiting:
                 if not turn.done():
-                    _pin(slot)
+                    slot.pin()
                     turn.set_result(pipe)
         finally:
             slot.waiting.clear()
@@ -271,25 +246,6 @@ def warm(pipe: Pipeline) -> None:
     except GenaiError as error:
         extra = {"event": "not_warmed_up", "error": error.code, "reason": error.message}
         _log.info("no warm-up: %s", error.message, extra=extra)
-
-
-def _pin(slot: Slot) -> None:
-    slot.pins += 1
-    slot.idle.clear()
-
-
-def _unpin(slot: Slot) -> None:
-    slot.pins -= 1
-    slot.used = time.monotonic()
-    if slot.pins == 0:
-        slot.idle.set()
-
-
-def _tell(slot: Slot, error: Exception) -> None:
-    """Whoever waits gets the error; a request that has left does not."""
-    for turn in slot.waiting:
-        if not turn.done():
-            turn.set_exception(error)
 
 
 def _log_failure(slot: Slot, error: GenaiError | ApiError) -> None:

@@ -86,9 +86,16 @@ def test_import_of_something_else_than_ctranslate2_writes_nothing(command: Comma
 def test_doctor_reports_machine_and_installation(command: Command, empty_cache: Path) -> None:
     report = json.loads(command("doctor", "--json").out)
     assert list(report) == [
-        *("python", "runtime", "processors", "memory", "cache", "versions", "extras", "problems"),
+        *("python", "runtime", "backends", "providers", "processors", "memory"),
+        *("cache", "versions", "extras", "problems"),
     ]
     assert "cpu" in report["runtime"]["providers"]
+    ort, nxrt = report["backends"]["ort"], report["backends"]["nxrt"]
+    assert (ort["version"], "cpu" in ort["providers"]) == (importlib.metadata.version("onnxruntime"), True)
+    assert (nxrt["providers"], "version" in nxrt) == (["cpu"], True)
+    assert report["providers"]["cpu"] == "here"
+    assert report["providers"]["plugin:nxrt-ep-cpu"].startswith("here: /")
+    assert report["providers"]["cuda"].startswith("not here: install 'genai-pipeline[gpu]'")
     assert report["processors"]["threads"] >= 1
     assert report["cache"]["folder"] == str(empty_cache)
     assert report["extras"]["image"] == {"pillow": importlib.metadata.version("pillow")}

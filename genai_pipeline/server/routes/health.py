@@ -39,10 +39,11 @@ async def ready(request: Request) -> Response:
 
 
 def _shown(model: dict[str, Any]) -> dict[str, Any]:
-    """What health says of a model: its state, its load, and what runs it."""
+    """What health says of a model: its state, its load, and what runs its graphs."""
     engine = model.get("engine", {})
     load = {name: engine[name] for name in ("running", "queue", "pages") if name in engine}
-    kept: dict[str, Any] = {name: model[name] for name in ("name", "state", "requests", "providers") if name in model}
+    shown = ("name", "state", "requests", "providers", "graphs")
+    kept: dict[str, Any] = {name: model[name] for name in shown if name in model}
     return {**kept, **load}
 
 

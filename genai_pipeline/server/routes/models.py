@@ -30,7 +30,7 @@ async def get_model(request: Request) -> Response:
 
 
 def _model(host: PackageHost, name: str, request: Request, abilities: Abilities) -> dict[str, Any]:
-    """A model with the fields of both interfaces, and what it can do."""
+    """A model with the fields of both interfaces, what it can do, and what runs its graphs where it is loaded."""
     created: int = request.app.state.metrics.started
     return {
         "id": name,
@@ -40,6 +40,7 @@ def _model(host: PackageHost, name: str, request: Request, abilities: Abilities)
         "type": "model",
         "display_name": name,
         "loaded": host.is_loaded(name),
+        "graphs": host.graphs(name),
         "input_modalities": list(abilities.takes),
         "output_modalities": list(abilities.gives),
         "tasks": list(abilities.tasks),
