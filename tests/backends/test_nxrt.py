@@ -1,4 +1,4 @@
-"""The engine on nxrt: closed-form answers batched, chunked, preempted and forked; what it lacks is named at load."""
+"""The backend nxrt: buffers, and what it lacks is named at load. Answers of packages on it: test_exact.py."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-import genai_pipeline as gp
 from genai_pipeline.backends.nxrt import NxrtBackend
 from genai_pipeline.backends.nxrt_graph import NxrtGraph
 from genai_pipeline.backends.protocol import Buffer, LoadRequest
 from genai_pipeline.errors import GraphLoadError, GraphRunError, ProviderUnavailableError, RuntimeMissingError
-from genai_pipeline.testing import GraphBuilder, write_package
-
-TEXTS = ("a", "bcd", "efghijk", "l" * 17, "mn" * 20)
+from genai_pipeline.testing import GraphBuilder
 
 
 def load(folder: Path, graph: GraphBuilder, **options: Any) -> NxrtGraph:
@@ -31,35 +28,6 @@ def double(dtype: str = "float32") -> GraphBuilder:
     x = graph.input("x", dtype, ["a", 3])
     graph.output("y", graph.op("Add", x, x), dtype, ["a", 3])
     return graph
-
-
-def together(pipe: gp.Pipeline, prompts: list[list[int]], count: int) -> list[list[int]]:
-    ask: dict[str, Any] = {"temperature": 0, "max_new_tokens": count, "ignore_eos": True}
-    streams = [pipe.stream(tokens=prompt, **ask) for prompt in prompts]
-    return [[event.token for event in stream if event.token is not None] for stream in streams]
-
-
-@pytest.mark.parametrize("update", ["append", "in_place", "scatter"])
-@pytest.mark.parametrize("chunk", [3, 24])
-def test_batched_and_chunked_the_answers_are_exact(tmp_path: Path, update: str, chunk: int) -> None:
-    package = write_package(tmp_path, update=update)
-    prompts = [list(package.vocabulary.encode(text)) for text in TEXTS]
-    with gp.load(package.path, backend="nxrt", max_batch=3, prefill_chunk=chunk) as pipe:
-        for _ in range(2):  # the second time from the prefix cache
-            assert together(pipe, prompts, 8) == [package.expected(prompt, 8) for prompt in prompts]
-
-
-@pytest.mark.parametrize("update", ["append", "in_place", "scatter"])
-def test_forked_the_answers_are_exact(tmp_path: Path, update: str) -> None:
-    package = write_package(tmp_path, update=update)
-    prompt = list(package.vocabulary.encode("l" * 17))
-    with gp.load(package.path, backend="nxrt", max_batch=4) as pipe:
-        stream = pipe.stream(tokens=prompt, n=3, temperature=0, max_new_tokens=8, ignore_eos=True)
-        tokens: dict[int, list[int]] = {}
-        for event in stream:
-            if event.token is not None:
-                tokens.setdefault(event.index, []).append(event.token)
-    assert list(tokens.values()) == [package.expected(prompt, 8)] * 3
 
 
 def test_buffers_are_read_and_written(tmp_path: Path) -> None:
