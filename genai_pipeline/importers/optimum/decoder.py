@@ -9,8 +9,9 @@ from typing import Any
 from genai_pipeline.graph.signature import GraphSignature
 from genai_pipeline.importers.optimum.generation import generation_defaults
 from genai_pipeline.importers.optimum.layout import MERGED, MODEL, PLAIN, WITH_PAST, Layout
-from genai_pipeline.importers.optimum.ports import bind, find_state, spans_one
+from genai_pipeline.importers.optimum.ports import bind, find_state, span_of
 from genai_pipeline.importers.optimum.source import Source
+from genai_pipeline.importers.structure.graph_facts import read_facts
 
 COMMENT = "Imported from a text decoder that Optimum or transformers.js laid out: one graph, one loop."
 
@@ -47,12 +48,13 @@ def decoder_fields(source: Source) -> dict[str, Any]:
 
 def decoder_parts(source: Source, file: str, given: dict[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The component of a decoder graph and the stage that runs it; ``given`` binds ports beyond the loop's own."""
-    graph = source.folder.signature(file)
+    facts = read_facts(source.folder.path, file)
+    graph = facts.signature
     state = find_state(file, graph, source.text, source.report)
     inputs = bind(file, graph, state, given, source.report)
     if "logits" not in graph.outputs:
         source.report.refused(file, "logits", f"the graph has no such output; it has {', '.join(graph.outputs)}")
-    component: dict[str, Any] = {"model": file, **spans_one(file, graph, source.report)}
+    component: dict[str, Any] = {"model": file, **span_of(facts, state, source.report)}
     if state.entries:
         component["kv"] = state.entries[0] if len(state.entries) == 1 else list(state.entries)
     source.report.mapped(file, "", "components.decoder")

@@ -10,11 +10,19 @@ from typing import Any
 from genai_pipeline.graph.signature import GraphSignature, Port
 from genai_pipeline.importers.config_node import ConfigNode
 from genai_pipeline.importers.report import ImportReport
+from genai_pipeline.importers.structure.graph_facts import GraphFacts
+from genai_pipeline.importers.structure.token_runs import ONE, merged_span, takes_one
 
 _PART = re.compile(r"(?<=[._])(key|value)s?$")
 _CACHE_RANK = 4  # [batch, heads, length, head size]
 _OPEN_AXES = {1: "heads", 3: "head_dim"}
 
+# The first run of a merged decoder -> what becomes of a prompt.
+_SPANS: Mapping[Any, str] = {
+    1: "span: nothing tells its two decoders apart, and a prompt goes in token by token",
+    "whole": "span: a prompt goes in whole, and then token by token as the decoder with a past was traced",
+    None: "its runs take any number of tokens: attention on the past is causal by definition",
+}
 LOOP: Mapping[str, tuple[str, int]] = {  # input of a decoder -> its binding, and the rank it must have
     "input_ids": ("loop.tokens", 2),
     "decoder_input_ids": ("loop.tokens", 2),
@@ -28,10 +36,11 @@ KEEP_ALL = ("num_logits_to_keep", "logits_to_keep")  # 0: logits of every token,
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """State entries for a component's ``kv``, and the inputs they take up."""
+    """State entries for a component's ``kv``, the inputs they take up, and the outputs of what grows with tokens."""
 
     entries: tuple[dict[str, Any], ...]
     ports: frozenset[str]
+    grown: frozenset[str] = frozenset()
 
     @property
     def cross(self) -> bool:
@@ -44,6 +53,7 @@ def find_state(file: str, graph: GraphSignature, config: ConfigNode, report: Imp
     grouped: dict[tuple[str, str, str], list[int]] = {}
     ports: set[str] = set()
     opened: set[int] = set()
+    grown: set[str] = set()
     for name, port in graph.inputs.items():
         if not name.startswith("past"):
             continue
@@ -56,6 +66,8 @@ def find_state(file: str, graph: GraphSignature, config: ConfigNode, report: Imp
             continue
         past_pattern, layer = _pattern(name)
         grouped.setdefault((past_pattern, _pattern(present)[0] if present else "", update), []).append(layer)
+        if present and update in ("append", "in_place"):
+            grown.add(present)
         if update != "replace" and port.shape:
             opened |= {axis for axis in _OPEN_AXES if isinstance(port.shape[axis], str)}
     patterns = [past for past, _, _ in grouped]
@@ -68,7 +80,7 @@ def find_state(file: str, graph: GraphSignature, config: ConfigNode, report: Imp
             entry |= {_OPEN_AXES[axis]: size for axis in sorted(opened) if (size := _size(axis, config))}
         entries.append(entry)
         report.mapped(file, past, f"kv, update {update}")
-    return State(tuple(entries), frozenset(ports))
+    return State(tuple(entries), frozenset(ports), frozenset(grown))
 
 
 def bind(
@@ -94,17 +106,18 @@ def bind(
     return bound
 
 
-def spans_one(file: str, graph: GraphSignature, report: ImportReport) -> dict[str, Any]:
-    """The component's ``span`` where a run takes one token: with a switch between two graphs; of fixed length.
-
-    The branch with a past was traced with one new token, and what it does with more is up to the exporter.
-    """
-    token = next((graph.inputs[name] for name in (*LOOP, "inputs_embeds") if name in graph.inputs), None)
-    single = token is not None and token.shape is not None and len(token.shape) > 1 and token.shape[1] == 1
-    if not single and SWITCH not in graph.inputs:
+def span_of(facts: GraphFacts, state: State, report: ImportReport) -> dict[str, Any]:
+    """The component's ``span`` where its runs may not take any number of tokens."""
+    inputs = facts.inputs
+    token = next((inputs[name] for name in (*LOOP, "inputs_embeds") if name in inputs), None)
+    if token is not None and takes_one(token.shape):
+        report.mapped(facts.file, token.name, "span: it takes one token per run, and a prompt goes in token by token")
+        return {"span": ONE}
+    if SWITCH not in inputs:
         return {}
-    report.mapped(file, SWITCH if SWITCH in graph.inputs else "input_ids", "span: a prompt goes in token by token")
-    return {"span": {"first": 1, "later": 1}}
+    span = merged_span(facts, SWITCH, state.ports, state.grown)
+    report.mapped(facts.file, SWITCH, f"not loop.first; {_SPANS[span.get('first')]}")
+    return {"span": span} if span else {}
 
 
 def _update(name: str, port: Port, graph: GraphSignature) -> str | None:

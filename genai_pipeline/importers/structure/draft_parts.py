@@ -41,6 +41,8 @@ def component_lines(name: str, part: Part, assembly: Assembly, texts: Texts) -> 
         return
     yield f"  {name}:"
     yield f"    model: {flow(part.facts.file)}"
+    if part.span:
+        yield f"    span: {{first: {part.span['first']}, later: {part.span['later']}}}  # tokens of a run"
     yield "    kv:"
     for state in part.states:
         others = [name for other in part.states if other is not state for name in other.ports]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from genai_pipeline.graph.onnx_file import read_outline, signature_of
 from genai_pipeline.graph.signature import GraphSignature, Port
+from genai_pipeline.importers.structure.conditions import Switch, causal_outputs, find_switches
 
 if TYPE_CHECKING:
     import onnx
@@ -22,13 +23,16 @@ _DEPTH = 8  # of If nodes in If nodes
 class GraphFacts:
     """``readers``: input -> nodes that read it; ``writers``: output -> types of the nodes that write it, of every
     branch. Both look through casts. An output that is an input as it is has the writer "". ``unread``: inputs that
-    nothing reads and that come back in no output; a graph that reads none at all says nothing by that."""
+    nothing reads and that come back in no output; a graph that reads none at all says nothing by that. ``switches``:
+    inputs that choose between branches; ``causal``: outputs of attention outside branches that no later token is in."""
 
     file: str
     signature: GraphSignature
     readers: Mapping[str, frozenset[Reader]] = field(default_factory=dict)
     writers: Mapping[str, frozenset[str]] = field(default_factory=dict)
     unread: frozenset[str] = frozenset()
+    switches: Mapping[str, Switch] = field(default_factory=dict)
+    causal: frozenset[str] = frozenset()
 
     @property
     def inputs(self) -> Mapping[str, Port]:
@@ -54,6 +58,8 @@ def read_facts(folder: Path, file: str) -> GraphFacts:
         {name: frozenset(found) for name, found in readers.items() if name in signature.inputs},
         {name: _writers(model.graph, name, frozenset(signature.inputs), 0) for name in signature.outputs},
         _unread(model.graph, frozenset(signature.inputs)),
+        find_switches(model.graph),
+        causal_outputs(model.graph),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from genai_pipeline.graph.signature import Dim, Port
 from genai_pipeline.importers.structure.findings import Finding, certain
@@ -12,6 +12,7 @@ from genai_pipeline.importers.structure.graph_facts import GraphFacts
 from genai_pipeline.importers.structure.port_families import Family, families, same_tensors
 from genai_pipeline.importers.structure.ports import FLOATS, input_meanings, logits_of
 from genai_pipeline.importers.structure.states import State, find_states
+from genai_pipeline.importers.structure.token_runs import ONE, merged_span, takes_one
 
 Kind = Literal["decoder", "embed", "encoder", "joiner", "recurrent", "unknown"]
 
@@ -32,6 +33,23 @@ class Part:
         taken = {name for state in self.states for name in state.ports}
         ports = (port for name, port in self.facts.outputs.items() if name not in taken)
         return tuple(port for port in ports if port.dtype in FLOATS)
+
+    @property
+    def span(self) -> dict[str, Any]:
+        """How many tokens its runs may take; {}: any number."""
+        tokens, switch = self.port_of("tokens") or self.port_of("embeds"), self.port_of("later")
+        if tokens is not None and self.states and takes_one(self.facts.inputs[tokens].shape):
+            return ONE
+        if switch is None:
+            return {}
+        pasts = [port.name for state in self.states for port in state.past.ports.values()]
+        return merged_span(self.facts, switch, pasts, self.grown)
+
+    @property
+    def grown(self) -> frozenset[str]:
+        """The outputs of state that grows with tokens."""
+        grown = (state.present for state in self.states if state.update.value in ("append", "in_place", "scatter"))
+        return frozenset(port.name for present in grown if present for port in present.ports.values())
 
     def port_of(self, meaning: str) -> str | None:
         """The input of that meaning."""

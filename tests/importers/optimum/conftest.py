@@ -13,6 +13,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from genai_pipeline.testing.graphs.caches import Geometry
+from genai_pipeline.testing.graphs.decoder import Decoder
+from genai_pipeline.testing.graphs.rules import SumRule
+from genai_pipeline.testing.kinds import KindOptions, make_cache
 from genai_pipeline.testing.packages import TinyPackage, write_package
 
 CONFIG = {"model_type": "tiny", "max_position_embeddings": 256, "eos_token_id": 1}
@@ -58,15 +62,27 @@ def folder(tmp_path: Path) -> Callable[..., Folder]:
     return make
 
 
+def decoder_of(package: TinyPackage) -> Decoder:
+    """The decoder of a package, to be built in another form."""
+    assert isinstance(package.twin, SumRule)
+    return Decoder(package.twin, make_cache(KindOptions(**package.options)), Geometry())
+
+
 def renamed(model: onnx.ModelProto, rename: Callable[[str], str]) -> onnx.ModelProto:
-    """Every value of the graph under another name."""
-    graph = model.graph
+    """Every value of the graph and of its branches under another name."""
+    _rename(model.graph, rename)
+    return model
+
+
+def _rename(graph: onnx.GraphProto, rename: Callable[[str], str]) -> None:
     for value in (*graph.input, *graph.output, *graph.initializer, *graph.value_info):
         value.name = rename(value.name)
     for node in graph.node:
         node.input[:] = [rename(name) for name in node.input]
         node.output[:] = [rename(name) for name in node.output]
-    return model
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                _rename(attribute.g, rename)
 
 
 def cross_name(name: str) -> str:

@@ -12,6 +12,7 @@ import pytest
 
 import genai_pipeline as gp
 from genai_pipeline.importers.optimum import import_optimum, recognises
+from genai_pipeline.testing.graphs.branches import merged_graph
 
 PROMPTS = ("a", "hello world", "some more of it")
 
@@ -58,6 +59,23 @@ def test_the_switch_of_a_merged_decoder_says_whether_there_is_a_past(
     answers(tmp_path / "made", source)
 
 
+def test_a_prompt_goes_whole_into_the_first_branch_of_a_merged_decoder(
+    folder: Callable[..., Any], parts: Any, tmp_path: Path
+) -> None:
+    source = folder("kv")
+    merged_graph(parts.decoder_of(source.package)).save(source.path / "onnx" / "decoder_model_merged.onnx")
+    import_optimum(source.path, tmp_path / "made")
+    assert "span: {first: whole, later: 1}" in (tmp_path / "made" / "inference_metadata.yaml").read_text()
+    answers(tmp_path / "made", source)
+    prompt = source.package.vocabulary.encode("a prompt of some length " * 4)
+    with gp.load(tmp_path / "made", prefill_chunk=8, max_batch=4) as pipe:
+        found = pipe.generate(tokens=prompt, n=3, max_new_tokens=6, temperature=0)
+        stats = pipe.stats()
+    assert [list(choice.tokens) for choice in found.choices] == [source.package.answer(prompt, 6)] * 3
+    assert stats["runs"]["prefill"] == 3
+    assert stats["tokens"]["prompt"] == 3 * len(prompt)
+
+
 def test_weights_are_the_same_file(folder: Callable[..., Any], tmp_path: Path) -> None:
     source = folder("kv")
     onnx.save(
@@ -84,6 +102,18 @@ def test_a_merged_decoder_captures_the_cross_cache(folder: Callable[..., Any], p
     source = folder("cross", captured=True)
     source.graph("decoder_model_merged.onnx", parts.with_switch(encoder_decoder(source, parts)))
     import_optimum(source.path, tmp_path / "made")
+    answers(tmp_path / "made", source)
+
+
+def test_the_first_branch_of_a_merged_decoder_captures_the_cross_cache(
+    folder: Callable[..., Any], parts: Any, tmp_path: Path
+) -> None:
+    source = folder("cross", captured=True)
+    encoder_decoder(source, parts)
+    model = merged_graph(parts.decoder_of(source.package)).save(tmp_path / "merged.onnx")
+    source.graph("decoder_model_merged.onnx", parts.renamed(onnx.load(model), parts.cross_name))
+    import_optimum(source.path, tmp_path / "made")
+    assert "span: {first: whole, later: 1}" in (tmp_path / "made" / "inference_metadata.yaml").read_text()
     answers(tmp_path / "made", source)
 
 

@@ -1,0 +1,59 @@
+"""Drafts of decoders in the forms that exporters split them into: they leave nothing open and run at once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import genai_pipeline as gp
+from genai_pipeline.importers.drafting import write_draft
+from genai_pipeline.metadata.load import METADATA_FILE
+from genai_pipeline.testing import TinyPackage, write_package
+from genai_pipeline.testing.graphs.branches import merged_graph
+from genai_pipeline.testing.graphs.caches import Geometry
+from genai_pipeline.testing.graphs.decoder import Decoder
+from genai_pipeline.testing.graphs.rules import SumRule
+from genai_pipeline.testing.kinds import KindOptions, make_cache
+
+TEXTS = ("a", "hello", "some more of it " * 4)
+
+
+@pytest.fixture(params=["kv", "cross"])
+def package(request: pytest.FixtureRequest, tmp_path: Path) -> TinyPackage:
+    """A folder of unknown origin whose decoder is to be written, and what it answers."""
+    options: dict[str, Any] = {"captured": True} if request.param == "cross" else {}
+    package = write_package(tmp_path / "model", request.param, update="append", **options)
+    for name in (METADATA_FILE, "model.onnx"):
+        (package.path / name).unlink()
+    start = package.vocabulary.id("<s>")
+    config = {"max_position_embeddings": 200, "decoder_start_token_id": start, "eos_token_id": list(package.end_ids)}
+    (package.path / "config.json").write_text(json.dumps(config))
+    return package
+
+
+def decoder_of(package: TinyPackage) -> Decoder:
+    """The decoder of a package, to be built in another form."""
+    assert isinstance(package.twin, SumRule)
+    return Decoder(package.twin, make_cache(KindOptions(**package.options)), Geometry())
+
+
+def check(package: TinyPackage, **load: Any) -> gp.Pipeline:
+    """The draft leaves nothing open, and prompts that come together get the tokens of their twin."""
+    assert write_draft(package.path, name="found").questions == ()
+    assert gp.validate(package.path)[1] == ()
+    prompts = [package.vocabulary.encode(text) for text in TEXTS]
+    pipe = gp.load(package.path, prefill_chunk=8, **load)
+    streams = [pipe.stream(tokens=prompt, temperature=0, max_new_tokens=9) for prompt in prompts]
+    found = [[event.token for event in stream if event.token is not None] for stream in streams]
+    assert found == [package.answer(prompt, 9) for prompt in prompts]
+    return pipe
+
+
+def test_a_merged_decoder_takes_a_prompt_whole(package: TinyPackage) -> None:
+    merged_graph(decoder_of(package)).save(package.path / "model.onnx")
+    with check(package) as pipe:
+        assert pipe.stats()["runs"]["prefill"] == len(TEXTS)
+    assert "span: {first: whole, later: 1}" in (package.path / METADATA_FILE).read_text()
