@@ -26,7 +26,8 @@ def patchify(picture: Picture, params: Mapping[str, Any]) -> Prepared:
         raise fail(picture.param, message, f"resize or pad it to a multiple of {patch * merge}")
     grid = (height // patch, width // patch)
     count = grid[0] * grid[1]
-    rows = _patches(picture.arrays[0], patch, merge, params["temporal"], params["order"])
+    array = picture.arrays[0] if params["channels"] == "keep" else picture.arrays[0][..., ::-1]
+    rows = _patches(array, patch, merge, params["temporal"], params["order"])
     mask = np.ones(count, np.int64)
     if params["length"] is not None:
         if count > params["length"]:
@@ -71,6 +72,7 @@ PATCHIFY: Final = Step(
             "channels_first",
             ("channels_first", "channels_last"),
         ),
+        "channels": CallParameter("choice", "reverse: RGB becomes BGR", "keep", ("keep", "reverse")),
         "length": CallParameter("integer", "rows to fill up to, with zeros", None, minimum=1),
     },
     run=patchify,

@@ -29,6 +29,7 @@ TAKES: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
         ("multiple", "multiple", ""),
         ("best", "sizes", ""),
         ("pixel_budget", "multiple min_pixels max_pixels", "max_ratio"),
+        ("whole_pixel_budget", "multiple min_pixels max_pixels", "max_ratio"),
         ("patch_budget", "patch max_patches", ""),
         ("tile_budget", "size min_tiles max_tiles", ""),
     )

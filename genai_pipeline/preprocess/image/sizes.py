@@ -85,6 +85,19 @@ def pixel_budget(size: Size, params: Mapping[str, Any]) -> Fitted:
     return Fitted(_pair(sides))
 
 
+def whole_pixel_budget(size: Size, params: Mapping[str, Any]) -> Fitted:
+    """Like ``pixel_budget`` as onnxruntime-extensions counts: halves go up, sides are cut to whole pixels on the way."""
+    (height, width), multiple = size, params["multiple"]
+    sides = [max(multiple, math.floor(side / multiple + 0.5) * multiple) for side in size]
+    if sides[0] * sides[1] > params["max_pixels"]:
+        shrink = math.sqrt((height * width) / params["max_pixels"])
+        sides = [max(multiple, math.floor(int(side / shrink) / multiple) * multiple) for side in size]
+    elif sides[0] * sides[1] < params["min_pixels"]:
+        growth = math.sqrt(params["min_pixels"] / (height * width))
+        sides = [math.ceil(int(side * growth) / multiple) * multiple for side in size]
+    return Fitted(_pair(sides))
+
+
 _SCALE_STEP: Final = 1e-5  # where the search for a patch budget's scale ends
 _SCALE_MAX: Final = 100.0
 
@@ -130,6 +143,7 @@ FITS: Final[Mapping[str, Fit]] = {
     "multiple": grow_to_multiple,
     "best": best,
     "pixel_budget": pixel_budget,
+    "whole_pixel_budget": whole_pixel_budget,
     "patch_budget": patch_budget,
     "tile_budget": tile_budget,
 }

@@ -33,6 +33,25 @@ def test_pixel_budget(size: Size, multiple: int, least: int, most: int) -> None:
         assert fitted("pixel_budget", size, multiple=multiple, min_pixels=least, max_pixels=most) == wanted
 
 
+@pytest.mark.parametrize(
+    ("size", "budget", "wanted"),
+    [
+        ((14, 18), (4, 64, 1200), (16, 20)),
+        ((65, 2), (4, 64, 1200), (64, 4)),
+        ((18, 34), (4, 64, 1200), (20, 36)),
+        ((60, 42), (4, 200, 3000), (60, 44)),
+        ((18, 6), (4, 200, 3000), (24, 8)),
+        ((18, 39), (6, 500, 900), (18, 42)),
+        ((56, 5), (6, 500, 900), (78, 6)),
+    ],
+)
+def test_whole_pixel_budget(size: Size, budget: tuple[int, int, int], wanted: Size) -> None:
+    """Sizes of pictures that the step Resize of onnxruntime-extensions gave, each another one than transformers has."""
+    multiple, least, most = budget
+    bounds = {"multiple": multiple, "min_pixels": least, "max_pixels": most}
+    assert fitted("whole_pixel_budget", size, **bounds) == wanted != fitted("pixel_budget", size, **bounds)
+
+
 @settings(deadline=None, max_examples=150)
 @given(sizes, st.sampled_from([14, 16]), st.integers(1, 1024))
 def test_patch_budget(size: Size, patch: int, most: int) -> None:

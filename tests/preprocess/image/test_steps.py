@@ -208,6 +208,8 @@ def test_order_of_a_patch(program: Build, draw: Draw) -> None:
     np.testing.assert_array_equal(first.reshape(3, 2, 2, 2)[:, 1], array.transpose(2, 0, 1))
     last = program(text.replace("ORDER", "channels_last")).run(image, {})["pixels"]
     np.testing.assert_array_equal(last.reshape(2, 2, 2, 3)[1], array)
+    swapped = program(text.replace("ORDER", "channels_last, channels: reverse")).run(image, {})["pixels"]
+    np.testing.assert_array_equal(swapped.reshape(2, 2, 2, 3)[1], array[:, :, ::-1])
 
 
 def test_scale_is_against_the_original(program: Build) -> None:
