@@ -5,7 +5,7 @@ Each reports everything it finds; names that mean nothing were reported when the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import networkx as nx
 
@@ -26,9 +26,14 @@ _MEDIA = frozenset({"image", "audio", "video", "vector", "tensor"})
 
 
 def check_scopes(
-    root: Scope, graphs: Mapping[str, nx.DiGraph[str]], spec: PackageSpec, live: Live, problems: Problems
+    root: Scope,
+    graphs: Mapping[str, nx.DiGraph[str]],
+    spec: PackageSpec,
+    live: Live,
+    refused: Collection[str],
+    problems: Problems,
 ) -> None:
-    """Report every structural problem of a package."""
+    """Report every structural problem of a package; ``refused`` are the paths of errors found before."""
     for scope in root.subtree():
         _check_cycles(scope, graphs[scope.id], problems)
         for node in scope.nodes:
@@ -36,6 +41,8 @@ def check_scopes(
     _check_outputs(root, spec, problems)
     check_expressions(root, spec, problems)
     check_components(root, spec, problems)
+    if any(path.startswith("components.") for path in refused):
+        return  # who can say what a graph that nobody has seen depends on
     if not any(problem.code.startswith("graph.") and problem.severity == "error" for problem in problems):
         check_unused(root, spec, live, problems)
 

@@ -45,7 +45,7 @@ def compile_package(
     graphs = scope_graphs(root, spec)
     live = find_live(root)
     check_operations(root, problems)
-    check_scopes(root, graphs, spec, live, problems)
+    check_scopes(root, graphs, spec, live, refused, problems)
     needed = check_capabilities(root, spec, problems)
     _check_components_exist(root, spec, refused, problems)
     check_random_nodes(root, spec, files, problems)

@@ -6,6 +6,7 @@ Which ports an entry means is decided in ``kv_ports``, what their axes are in ``
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from genai_pipeline.graph.kv_axes import LENGTH, of_layer, tensor_shape
 from genai_pipeline.graph.kv_given import fixed_length, given_port, port_fault
@@ -69,7 +70,9 @@ def _resolve_entry(
     giver = others.get(source)
     written_there = giver is not None and kv.update == "fixed"
     presents = {**signature.outputs, **giver.outputs} if giver is not None and written_there else signature.outputs
-    ports = pair_ports(kv, signature, component.model or component.name, presents, problems)
+    unseen = kv.source is not None and giver is None  # that component is at fault, and reported
+    paired = replace(kv, present=None) if unseen else kv
+    ports = pair_ports(paired, signature, component.model or component.name, presents, problems)
     layers = tuple(dict.fromkeys(port.layer for port in ports))
     _check_list_lengths(kv, layers, problems)
     tensors = []

@@ -144,3 +144,11 @@ def test_without_a_lender_only_the_cache_is_looked_into(
     problem = next(problem for problem in problems if problem.severity == "error")
     assert problem.code == "reference.package"
     assert problem.hint == "genai-pipeline pull smollm2-135m"
+
+
+def test_what_an_absent_component_would_read_is_not_called_unused(tmp_path: Path) -> None:
+    def edit(metadata: dict[str, Any]) -> None:
+        metadata["components"]["encoder"] = {"package": "absent", "component": "encoder"}
+
+    found = check_package(write_package(tmp_path / "half", "cross", edit=edit).path, lend(tmp_path)).problems
+    assert {problem.code for problem in found} == {"reference.package"}
