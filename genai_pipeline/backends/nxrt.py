@@ -18,7 +18,7 @@ from genai_pipeline.graph import onnx_file
 from genai_pipeline.graph.external_data import load_model, loadable_graph, write_beside_links
 from genai_pipeline.graph.fused_matmul import lower_fused_matmul
 from genai_pipeline.graph.signature import GraphSignature
-from genai_pipeline.metadata.provider_names import parse_provider
+from genai_pipeline.metadata.provider_names import label_of, parse_provider
 
 _PROVIDERS = ("cpu",)
 _FLOATS, _INTEGERS = ("float16", "float32", "float64"), ("int8", "int16", "int32", "int64")
@@ -51,7 +51,8 @@ class NxrtBackend:
         """The CPU, without options. Raises ProviderUnavailableError for others, OptionError for options."""
         spec = parse_provider(asked)
         if spec.plugin:
-            raise ProviderUnavailableError(f"the backend nxrt takes no plugin, and {spec.label} is one", hint=OTHER)
+            message = f"the backend nxrt takes no plugin, and {label_of(asked)} is one"
+            raise ProviderUnavailableError(message, hint=OTHER)
         name = find_built_in(asked, _PROVIDERS, runtime="the backend nxrt", hint=f"{OTHER} for other providers")
         if spec.options:
             message = f"the backend nxrt has no options of providers, and '{asked}' gives one"

@@ -7,9 +7,9 @@ from functools import cached_property
 from genai_pipeline.backends.protocol import Backend
 from genai_pipeline.backends.providers import choose, default_provider, unknown_hint
 from genai_pipeline.backends.registry import AUTO, make_backend
-from genai_pipeline.errors import ProviderUnavailableError, RuntimeMissingError
+from genai_pipeline.errors import OptionError, ProviderUnavailableError, RuntimeMissingError
 from genai_pipeline.graph.variants import Found
-from genai_pipeline.metadata.provider_names import AskedProviders, parse_provider
+from genai_pipeline.metadata.provider_names import PLUGIN, AskedProviders, label_of
 from genai_pipeline.problems import one_of
 
 
@@ -38,13 +38,13 @@ class Offer:
 
     def find(self, asked: str) -> Found:
         """Whether a provider is there, by what names it, with or without options."""
-        spec = parse_provider(asked)
+        label = label_of(asked)
         where = "here" if self._asked == AUTO else f"with the backend {self._backend.name}"
         try:
-            return Found(self._backend.find(asked), f"{spec.label} is available {where}")
-        except (ProviderUnavailableError, RuntimeMissingError) as error:
-            missing = f"{spec.label} is not available {where}"
-            return Found(None, error.message if spec.plugin else missing)
+            return Found(self._backend.find(asked), f"{label} is available {where}")
+        except (ProviderUnavailableError, RuntimeMissingError, OptionError) as error:
+            missing = f"{label} is not available {where}"
+            return Found(None, error.message if label.startswith(PLUGIN) else missing)
 
     def require(self, asked: AskedProviders | None) -> None:
         """Refuse what cannot be had: a runtime that is not there, a provider that nobody has, a list of absent ones.
@@ -54,9 +54,9 @@ class Offer:
         available = self._backend.providers()
         for entries in () if asked is None else asked.lists.values():
             for entry in entries:
-                spec = parse_provider(entry)
-                hint = "" if spec.plugin else unknown_hint(spec.label, available)
+                label = label_of(entry)
+                hint = "" if label.startswith(PLUGIN) else unknown_hint(label, available)
                 if hint:
-                    message = f"there is no provider '{spec.name}'; the backend {self._backend.name} has"
+                    message = f"there is no provider '{label}'; the backend {self._backend.name} has"
                     raise ProviderUnavailableError(f"{message} {one_of(available)}", hint=hint)
             choose(entries, self._backend.find, required=len(entries) == 1)

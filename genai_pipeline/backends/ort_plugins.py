@@ -29,18 +29,17 @@ class Plugin:
 
 def load_plugin(runtime: Any, spec: ProviderSpec) -> Plugin:
     """The plugin of a library's path or of an installed distribution. Raises ProviderUnavailableError."""
-    asked = spec.name
-    library = _file(asked) if spec.is_library else _library(asked)
+    library = _file(spec) if spec.is_library else _library(spec)
     with _lock:
         if library not in _registered:
             try:
                 runtime.register_execution_provider_library(str(library), str(library))
             except Exception as error:
-                raise _unavailable(asked, f"its library does not load: {shorten(error)}") from error
+                raise _unavailable(spec, f"its library does not load: {shorten(error)}") from error
             _registered[library] = str(library)
     devices = [device for device in runtime.get_ep_devices() if _library_path(device) == library]
     if not devices:
-        raise _unavailable(asked, "it finds no device on this machine")
+        raise _unavailable(spec, "it finds no device on this machine")
     name = devices[0].ep_name
     return Plugin(name, library, tuple(device for device in devices if device.ep_name == name))
 
@@ -65,21 +64,21 @@ def installed_plugins() -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
-def _file(asked: str) -> Path:
-    path = Path(asked)
+def _file(spec: ProviderSpec) -> Path:
+    path = Path(spec.name)
     if not path.is_file():
-        raise _unavailable(asked, f"there is no file {path}")
+        raise _unavailable(spec, f"there is no file {path}")
     return path.resolve()
 
 
-def _library(asked: str) -> Path:
+def _library(spec: ProviderSpec) -> Path:
     try:
-        distribution = importlib.metadata.distribution(asked)
+        distribution = importlib.metadata.distribution(spec.name)
     except importlib.metadata.PackageNotFoundError as error:
-        raise _unavailable(asked, "no such distribution is installed") from error
+        raise _unavailable(spec, "no such distribution is installed") from error
     library = _library_of(distribution)
     if library is None:
-        raise _unavailable(asked, f"none of its modules has {_GETTER}()")
+        raise _unavailable(spec, f"none of its modules has {_GETTER}()")
     return library
 
 
@@ -96,7 +95,10 @@ def _library_of(distribution: importlib.metadata.Distribution) -> Path | None:
     return None
 
 
-def _unavailable(asked: str, why: str) -> ProviderUnavailableError:
+def _unavailable(spec: ProviderSpec, why: str) -> ProviderUnavailableError:
     there = ", ".join(installed_plugins()) or "none"
-    hint = f"give the path of a provider's library, or install its distribution: pip install NAME; installed: {there}"
-    return ProviderUnavailableError(f"the provider plugin '{asked}' is not available: {why}", hint=hint)
+    how = "give a library's path, or pip install what has it and write plugin:DISTRIBUTION"
+    if not spec.is_library:
+        how = f"pip install {spec.name}, or give the path of a library"
+    hint = f"{how}; installed plugins: {there}"
+    return ProviderUnavailableError(f"the provider plugin '{spec.name}' is not available: {why}", hint=hint)

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from genai_pipeline.backends.ort_plugins import Plugin, load_plugin, plugin_names
+from genai_pipeline.backends.ort_plugins import Plugin, installed_plugins, load_plugin, plugin_names
 from genai_pipeline.backends.placement import CPU, Shortfall
 from genai_pipeline.backends.protocol import LoadRequest
 from genai_pipeline.backends.providers import choose, find_built_in, long_name, short_name
 from genai_pipeline.errors import OptionError
-from genai_pipeline.metadata.provider_names import ProviderSpec, parse_provider
+from genai_pipeline.metadata.provider_names import PLUGIN, ProviderSpec, label_of, parse_provider
 from genai_pipeline.metadata.session_keys import CPU_OPTIONS, DEFAULT_PROVIDER
 from genai_pipeline.problems import nearest, one_of
 
@@ -39,12 +39,12 @@ def choose_providers(runtime: Any, request: LoadRequest) -> SessionProviders:
     plugins: dict[str, Plugin] = {}
     asked = request.providers or (DEFAULT_PROVIDER,)
     choice = choose(asked, lambda entry: find_provider(runtime, entry, plugins), required=request.providers_required)
-    declared = {parse_provider(name).label: dict(settings) for name, settings in request.provider_options}
+    declared = {label_of(name): dict(settings) for name, settings in request.provider_options}
     options: dict[str, dict[str, str]] = {}
     for entry, name in choice.found.items():
         spec = parse_provider(entry)
         _check_options(name, spec)
-        options.setdefault(name, {}).update({**declared.get(spec.label, {}), **dict(spec.options)})
+        options.setdefault(name, {}).update({**declared.get(label_of(entry), {}), **dict(spec.options)})
     return SessionProviders(options, plugins, choice.missing)
 
 
@@ -55,7 +55,9 @@ def find_provider(runtime: Any, asked: str, plugins: dict[str, Plugin]) -> str:
     """
     spec = parse_provider(asked)
     if not spec.plugin:
-        return find_built_in(asked, built_in(runtime))
+        return find_built_in(
+            asked, built_in(runtime), others=lambda: (f"{PLUGIN}{name}" for name in installed_plugins())
+        )
     plugin = load_plugin(runtime, spec)
     plugins[short_name(plugin.name)] = plugin
     return short_name(plugin.name)

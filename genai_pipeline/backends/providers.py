@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from genai_pipeline.errors import ProviderUnavailableError
-from genai_pipeline.metadata.provider_names import parse_provider
+from genai_pipeline.metadata.provider_names import label_of
 from genai_pipeline.metadata.session_keys import DEFAULT_PROVIDER, PROVIDERS
 from genai_pipeline.problems import nearest, one_of
 
@@ -64,21 +64,28 @@ def choose(asked: Sequence[str], find: Callable[[str], str], *, required: bool) 
         try:
             found[entry] = find(entry)
         except ProviderUnavailableError as error:
-            errors[parse_provider(entry).label] = error
+            errors[label_of(entry)] = error
     if errors and (required or not found):
         raise next(iter(errors.values()))
     return ProviderChoice(found, {label: error.message for label, error in errors.items()})
 
 
-def find_built_in(asked: str, available: Collection[str], *, runtime: str = "this runtime", hint: str = "") -> str:
+def find_built_in(
+    asked: str,
+    available: Collection[str],
+    *,
+    runtime: str = "this runtime",
+    hint: str = "",
+    others: Callable[[], Iterable[str]] = tuple,
+) -> str:
     """The short name of a provider that a runtime has itself. Raises ProviderUnavailableError.
 
-    ``hint``: what to do without it; by default, which build of ONNX Runtime has it.
+    ``hint``: what to do without it; by default, which build of ONNX Runtime has it. ``others``: what else there is.
     """
-    name = short_name(long_name(parse_provider(asked).name))
+    name = short_name(label_of(asked))
     if name in available:
         return name
-    message = f"provider '{name}' is not available; {runtime} has {one_of(available)}"
+    message = f"provider '{name}' is not available; {runtime} has {one_of((*available, *others()))}"
     raise ProviderUnavailableError(message, hint=unknown_hint(name, available) or hint or _install_hint(name))
 
 

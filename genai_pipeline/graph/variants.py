@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from genai_pipeline.metadata.model import ComponentSpec, PackageSpec, VariantChoice, VariantSpec
-from genai_pipeline.metadata.provider_names import AskedProviders, parse_provider
+from genai_pipeline.metadata.provider_names import AskedProviders, label_of
 from genai_pipeline.problems import Problems, one_of
 
 
@@ -73,7 +73,7 @@ def choose_variant(
     passed: list[str] = []
     for place, entry in enumerate(order):
         found = offered.find(entry)
-        label = parse_provider(entry).label
+        label = label_of(entry)
         fitting = [one for one in variants if one.provider is None or _is(one.provider, label, found)]
         own = [one for one in fitting if one.provider is not None]
         if found.name is None:
@@ -114,14 +114,13 @@ def _order(
     declared = component.session.providers if component.session is not None else ()
     if asked or declared:
         return tuple(asked or declared), "asked for" if asked else "listed by the component"
-    named = [parse_provider(one.provider).label for one in variants if one.provider is not None]
+    named = [label_of(one.provider) for one in variants if one.provider is not None]
     return tuple(dict.fromkeys((*named, default))), ""
 
 
 def _is(provider: str, label: str, found: Found) -> bool:
     """Whether a variant's provider is the one that was found: called the same, or by the name that a plugin has."""
-    own = parse_provider(provider).label
-    return own in (label, found.name)
+    return label_of(provider) in (label, found.name)
 
 
 def _why(label: str, said: str, whose: str, variant: VariantSpec, fitting: Sequence[VariantSpec]) -> str:

@@ -30,11 +30,6 @@ class ProviderSpec:
     options: tuple[tuple[str, str], ...] = ()
 
     @property
-    def label(self) -> str:
-        """What names it, without options."""
-        return f"{PLUGIN}{self.name}" if self.plugin else short_provider(self.name)
-
-    @property
     def is_library(self) -> bool:
         """Whether a plugin is named by the path of its library, and not by its distribution."""
         return self.plugin and _LIBRARY.search(self.name) is not None
@@ -66,6 +61,12 @@ class AskedProviders:
         """As the command takes it."""
         named = (f"{name}={','.join(entries)}" for name, entries in self.lists.items() if name != EVERYWHERE)
         return ",".join([*self.lists.get(EVERYWHERE, ()), *named])
+
+
+def label_of(text: str) -> str:
+    """What names a provider, without its options: ``cuda``, ``plugin:DISTRIBUTION``. It need not be well-formed."""
+    name = text.partition("|")[0].strip()
+    return f"{PLUGIN}{name.removeprefix(PLUGIN).strip()}" if name.startswith(PLUGIN) else short_provider(name)
 
 
 def parse_provider(text: str) -> ProviderSpec:

@@ -6,8 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from genai_pipeline.errors import OptionError
 from genai_pipeline.metadata.build_values import listed, named
 from genai_pipeline.metadata.nodes import Node
+from genai_pipeline.metadata.provider_names import label_of, parse_provider
 from genai_pipeline.metadata.schema_faults import shown
 from genai_pipeline.metadata.session_keys import (
     CPU_OPTIONS,
@@ -16,7 +18,6 @@ from genai_pipeline.metadata.session_keys import (
     KEYS,
     PROVIDERS,
     RESERVED,
-    short_provider,
 )
 from genai_pipeline.problems import Problems, nearest, one_of
 
@@ -32,16 +33,27 @@ def check_sessions(root: Node, problems: Problems) -> None:
         variants = [provider for one in listed(component.get("variants")) if (provider := one.get("provider"))]
         _check_known(variants, problems)
         if session is not None:
-            _check_providers(session, [short_provider(str(node.value)) for node in variants], problems)
+            _check_providers(session, [label_of(str(node.value)) for node in variants], problems)
             for key, value in named(session.get("config")):
                 _check_entry(key, value, problems)
 
 
 def _check_known(providers: Sequence[Node], problems: Problems) -> None:
-    known = (*PROVIDERS, *PROVIDERS.values())
     for node in providers:
-        if short_provider(str(node.value)) not in PROVIDERS:
-            hint = nearest(str(node.value), known) or f"known are: {one_of(PROVIDERS, 20)}"
+        try:
+            spec = parse_provider(str(node.value))
+        except OptionError as error:
+            problems.error(node.at, "runtime.provider", error.message, error.hint)
+            continue
+        if spec.options:
+            hint = "put options below provider_options"
+            problems.error(node.at, "runtime.provider", f"{shown(node.value)} has options in the name", hint)
+        elif spec.is_library:
+            message = f"{shown(node.value)} is a library's path, and code that a package names is not loaded"
+            hint = "name the distribution that brings it: plugin:DISTRIBUTION; callers may name a library"
+            problems.error(node.at, "runtime.provider", message, hint)
+        elif not spec.plugin and label_of(spec.name) not in PROVIDERS:
+            hint = nearest(str(node.value), (*PROVIDERS, *PROVIDERS.values())) or f"known are: {one_of(PROVIDERS, 20)}"
             message = f"the provider {shown(node.value)} is not known; it is passed over where it is not there"
             problems.warning(node.at, "runtime.provider", message, hint)
 
@@ -50,14 +62,14 @@ def _check_providers(session: Node, variants: Sequence[str], problems: Problems)
     """The providers of a session and their options; ``variants``: providers that a variant is for."""
     providers = listed(session.get("providers"))
     _check_known(providers, problems)
-    listed_here = [short_provider(str(node.value)) for node in providers]
+    listed_here = [label_of(str(node.value)) for node in providers]
     used = listed_here or [*dict.fromkeys((*variants, DEFAULT_PROVIDER))]
     for name, options in named(session.get("provider_options")):
-        if short_provider(name) not in used:
+        if label_of(name) not in used:
             message = f"options for {shown(name)}, which is not one of the component's providers: {', '.join(used)}"
             hint = nearest(name, used) or f"list it: providers: [{', '.join((name, *used))}]"
             problems.error(options.named_at, "runtime.provider_options", message, hint)
-        elif short_provider(name) == DEFAULT_PROVIDER:
+        elif label_of(name) == DEFAULT_PROVIDER:
             _check_cpu_options(options, problems)
 
 

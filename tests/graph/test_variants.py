@@ -19,7 +19,7 @@ from genai_pipeline.graph import render
 from genai_pipeline.graph.variants import Found, choose_variant
 from genai_pipeline.metadata.load import load_package
 from genai_pipeline.metadata.model import ComponentSpec, SessionSpec, VariantSpec
-from genai_pipeline.metadata.provider_names import parse_provider
+from genai_pipeline.metadata.provider_names import label_of
 from genai_pipeline.problems import Location
 from genai_pipeline.testing import TinyPackage, write_package
 
@@ -39,7 +39,7 @@ class Here:
     default: str = "cpu"
 
     def find(self, asked: str) -> Found:
-        label = parse_provider(asked).label
+        label = label_of(asked)
         name = self.plugins.get(label, label if label in self.names else None)
         return Found(name, f"{label} is {'' if name else 'not '}available here")
 

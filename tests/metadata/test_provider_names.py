@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import genai_pipeline as gp
 from genai_pipeline.errors import OptionError
 from genai_pipeline.metadata.provider_names import AskedProviders, ProviderSpec, parse_provider, read_providers
+from genai_pipeline.testing import write_package
 
 
 @pytest.mark.parametrize(
@@ -97,3 +100,42 @@ def test_a_component_that_is_not_named_has_what_is_for_all() -> None:
     assert asked.everywhere() == AskedProviders({"*": ("cpu",)})
     only = read_providers("providers", "encoder=cuda")
     assert (only.of("decoder"), only.everywhere()) == ((), None)
+
+
+@pytest.mark.parametrize(
+    ("provider", "severity", "hint"),
+    [
+        ("plugin:some-ep", None, ""),
+        ("cdua", "warning", "did you mean 'cuda'?"),
+        ("plugin:./evil.so", "error", "plugin:DISTRIBUTION"),
+        ("plugin:evil.so", "error", "plugin:DISTRIBUTION"),
+        ("cuda|device_id=1", "error", "put options below provider_options"),
+        ("plugin:", "error", "plugin:DISTRIBUTION"),
+    ],
+)
+@pytest.mark.parametrize("place", ["session", "variants"])
+def test_a_package_names_plugins_by_their_distribution(
+    tmp_path: Path, place: str, provider: str, severity: str | None, hint: str
+) -> None:
+    def edit(metadata: dict[str, Any]) -> None:
+        (decoder,) = metadata["components"].values()
+        if place == "session":
+            decoder["session"] = {"providers": [provider, "cpu"]}
+        else:
+            model = decoder.pop("model")
+            decoder["variants"] = [{"provider": provider, "model": model}, {"provider": "cpu", "model": model}]
+
+    problems = gp.validate(write_package(tmp_path, "kv", edit=edit).path)[1]
+    assert [(one.code, one.severity) for one in problems] == ([("runtime.provider", severity)] if severity else [])
+    assert all(hint in one.hint for one in problems)
+
+
+def test_options_of_a_plugin_are_listed_below_its_name(tmp_path: Path) -> None:
+    def edit(metadata: dict[str, Any]) -> None:
+        (decoder,) = metadata["components"].values()
+        options = {"plugin:some-ep": {"level": 3}, "plugin:other-ep": {"level": 3}}
+        decoder["session"] = {"providers": ["plugin:some-ep", "cpu"], "provider_options": options}
+
+    (problem,) = gp.validate(write_package(tmp_path, "kv", edit=edit).path)[1]
+    assert problem.code == "runtime.provider_options"
+    assert "'plugin:other-ep'" in problem.message
