@@ -86,7 +86,7 @@ def pixel_budget(size: Size, params: Mapping[str, Any]) -> Fitted:
 
 
 def whole_pixel_budget(size: Size, params: Mapping[str, Any]) -> Fitted:
-    """Like ``pixel_budget`` as onnxruntime-extensions counts: halves go up, sides are cut to whole pixels on the way."""
+    """Like ``pixel_budget``, as onnxruntime-extensions counts: halves go up, sides are cut to whole pixels first."""
     (height, width), multiple = size, params["multiple"]
     sides = [max(multiple, math.floor(side / multiple + 0.5) * multiple) for side in size]
     if sides[0] * sides[1] > params["max_pixels"]:
