@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from genai_pipeline.graph.signature import GraphSignature
-from genai_pipeline.importers.optimum.generation import generation_defaults
+from genai_pipeline.importers.optimum.generation import generation_defaults, loop_fields
 from genai_pipeline.importers.optimum.layout import MERGED, MODEL, PLAIN, WITH_PAST, Layout
 from genai_pipeline.importers.optimum.ports import bind, find_state, span_of
 from genai_pipeline.importers.optimum.source import Source
@@ -41,7 +41,7 @@ def decoder_fields(source: Source) -> dict[str, Any]:
         "outputs": {"text": {"modality": "text", "value": "generate.text"}},
         "tokenizer": source.tokens(),
         "components": {"decoder": component},
-        "stages": [decode_stage([run])],
+        "stages": [decode_stage(source, [run])],
         **closing_fields(source),
     }
 
@@ -61,9 +61,12 @@ def decoder_parts(source: Source, file: str, given: dict[str, str]) -> tuple[dic
     return component, {"run": "decoder", "inputs": inputs, "outputs": {"logits": "logits"}}
 
 
-def decode_stage(body: list[dict[str, Any]], prompt: Any = "prompt.tokens", **more: Any) -> dict[str, Any]:
-    """The decode loop that writes the answer."""
-    return {"id": "generate", "loop": "decode", "prompt": prompt, "body": body, "logits": "logits", **more}
+def decode_stage(
+    source: Source, body: list[dict[str, Any]], prompt: Any = "prompt.tokens", **more: Any
+) -> dict[str, Any]:
+    """The decode loop that writes the answer, with the tokens that it never chooses."""
+    loop = {"id": "generate", "loop": "decode", "prompt": prompt, "body": body, "logits": "logits"}
+    return {**loop, **more, **loop_fields(source.generation, source.report)}
 
 
 def closing_fields(

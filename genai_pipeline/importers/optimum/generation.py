@@ -11,6 +11,7 @@ from typing import Any
 
 from genai_pipeline.importers.config_node import ConfigNode
 from genai_pipeline.importers.report import ImportReport
+from genai_pipeline.importers.structure.texts import FORCED, NEVER, never_chosen
 
 FILE = "generation_config.json"
 _TOP_K = 50  # what the format samples from when it does not say
@@ -18,7 +19,7 @@ _SAMPLING = ("temperature", "top_k", "top_p", "min_p", "typical_p")
 _ALWAYS = ("repetition_penalty", "no_repeat_ngram_size", "max_new_tokens", "min_new_tokens")
 _BEAMS = ("num_beams", "length_penalty", "early_stopping")
 _NEUTRAL: Mapping[str, tuple[Any, ...]] = {  # keys that change the answer unless they have one of these values
-    "begin_suppress_tokens": ([],), "decoder_start_token_id": (), "diversity_penalty": (0, 0.0),
+    "decoder_start_token_id": (), "diversity_penalty": (0, 0.0),
     "dola_layers": (), "encoder_no_repeat_ngram_size": (0,), "encoder_repetition_penalty": (1, 1.0),
     "epsilon_cutoff": (0, 0.0), "eta_cutoff": (0, 0.0), "exponential_decay_length_penalty": (), "force_words_ids": (),
     "forced_bos_token_id": (), "forced_decoder_ids": ([],), "guidance_scale": (1, 1.0),
@@ -36,16 +37,28 @@ def generation_defaults(
     samples = config.boolean("do_sample", False)
     defaults: dict[str, Any] = {} if samples else {"temperature": 0}
     for key in config.keys:
-        if key not in taken and key not in _TOKENS:
+        if key not in taken and key not in _TOKENS and key not in NEVER:
             _RULES.get(key, _other)(config, key, defaults, report)
     if samples and "top_k" not in config:
         defaults["top_k"] = _TOP_K
     return defaults
 
 
+def loop_fields(config: ConfigNode, report: ImportReport) -> dict[str, list[int]]:
+    """Fields of the decode loop: tokens that it never chooses, and those that it does not choose first."""
+    fields = never_chosen(config)
+    for key, name in NEVER.items():
+        if name in fields:
+            report.mapped(config.file, config.at(key), f"the loop's {name}")
+        elif any(token >= 0 for token in config.integers(key)):
+            why = f"counts from the token after {FORCED}; packages count from the first of an answer"
+            report.refused(config.file, config.at(key), why, f"remove '{key}' from {config.file} if it may differ")
+    return {name: list(ids) for name, ids in fields.items()}
+
+
 def of_config(config: ConfigNode) -> ConfigNode:
     """The settings in config.json, where older models have them; generation_config.json takes their place."""
-    known = {*_NEUTRAL, *_RULES, *_TOKENS}
+    known = {*_NEUTRAL, *_RULES, *_TOKENS, *NEVER}
     return ConfigNode(config.file, "", {key: value for key, value in config.value.items() if key in known})
 
 
@@ -83,7 +96,7 @@ def _switch(config: ConfigNode, key: str, _: dict[str, Any], report: ImportRepor
     report.mapped(config.file, config.at(key), to)
 
 
-def _never(config: ConfigNode, key: str, defaults: dict[str, Any], report: ImportReport) -> None:
+def _banned(config: ConfigNode, key: str, defaults: dict[str, Any], report: ImportReport) -> None:
     """Tokens that are never chosen; words of several tokens are refused."""
     node = config.get(key)
     given = node.value if node is not None and isinstance(node.value, list) else []
@@ -118,7 +131,7 @@ _WHY = {
 _Rule = Callable[[ConfigNode, str, dict[str, Any], ImportReport], None]
 _RULES: Mapping[str, _Rule] = {
     "do_sample": _switch,
-    **dict.fromkeys(("bad_words_ids", "suppress_tokens"), _never),
+    "bad_words_ids": _banned,
     **dict.fromkeys(_SAMPLING, _sampling),
     **dict.fromkeys(_ALWAYS, _copied),
     **dict.fromkeys(_BEAMS, _beams),

@@ -39,7 +39,7 @@ def seq2seq_fields(source: Source) -> dict[str, Any]:
     encode, components = encoder_parts(source, _SOURCE_PORTS)
     given = {_STATES_IN: "source", _MASK_IN: "prompt.mask"}
     before, decoders, run = decoder_stages(source, given, start)
-    body: list[dict[str, Any]] = [encode, *before, decode_stage([run], prompt={"tokens": [start]})]
+    body: list[dict[str, Any]] = [encode, *before, decode_stage(source, [run], prompt={"tokens": [start]})]
     return {
         "inputs": {"prompt": {"modality": "text"}},
         "outputs": {"text": {"modality": "text", "value": "generate.text"}},

@@ -50,7 +50,7 @@ def vision_fields(source: Source) -> dict[str, Any]:
             "embed": {"model": source.layout.graphs[EMBED]},
             "decoder": component,
         },
-        "stages": [*see, decode_stage(body)],
+        "stages": [*see, decode_stage(source, body)],
         **closing_fields(source),
     }
 

@@ -25,7 +25,7 @@ _DERIVED = ("n_samples", "nb_max_frames")
 _NO_TIMES, _FIRST_TIME = "<|notimestamps|>", "<|0.00|>"
 _STEP = 0.02  # seconds between two marks of time
 _TAKEN = frozenset(
-    {"decoder_start_token_id", "suppress_tokens", "begin_suppress_tokens", "forced_decoder_ids", "lang_to_id",
+    {"decoder_start_token_id", "forced_decoder_ids", "lang_to_id",
      "task_to_id", "is_multilingual", "no_timestamps_token_id", "max_initial_timestamp_index", "return_timestamps",
      "prev_sot_token_id", "language", "task", "alignment_heads"}
 )  # fmt: skip
@@ -47,7 +47,7 @@ def whisper_fields(source: Source) -> dict[str, Any]:
     encode, components = encoder_parts(source, {_PORT: "audio.windows.features"})
     before, decoders, run = decoder_stages(source, {"encoder_hidden_states": "source"}, start)
     parameters, template = _prompt(source, words, start)
-    loop = decode_stage([run], prompt={"template": template}, **_times(source, words, program), **_never(source))
+    loop = decode_stage(source, [run], prompt={"template": template}, **_times(source, words, program))
     times = {"op": "transcript_times", "inputs": {"tokens": "each.generate.tokens", "windows": "audio.windows"}}
     outputs = {"text": {"modality": "text", "value": "text", "segments": "segments"}}
     return {
@@ -138,14 +138,3 @@ def _times(source: Source, words: dict[int, str], program: list[dict[str, Any]])
     if "max_initial_timestamp_index" in config:
         source.report.mapped(config.file, "max_initial_timestamp_index", "times.latest_start")
     return {"times": {**marks, "when": "parameters.timestamps"}}
-
-
-def _never(source: Source) -> dict[str, Any]:
-    """Tokens that are never chosen, and those that are not chosen first."""
-    config, report = source.generation, source.report
-    fields = {}
-    for key, field in (("suppress_tokens", "suppress"), ("begin_suppress_tokens", "begin_suppress")):
-        if never := [token for token in config.integers(key) if token >= 0]:
-            report.mapped(config.file, key, f"the loop's {field}")
-            fields[field] = never
-    return fields

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from genai_pipeline.importers.package_writer import flow
+from genai_pipeline.importers.package_writer import flow, wrapped
 from genai_pipeline.importers.structure.draft_bindings import (
     bindings_text,
     feature_ports,
@@ -66,6 +66,9 @@ def _generator(assembly: Assembly, decoder: Part, texts: Texts) -> Iterator[str]
     yield "    body:"
     yield from _body(assembly, decoder, sources, reads_text)
     yield "    logits: logits"
+    for key, ids in texts.never.items():
+        yield f"    {key}:"
+        yield from wrapped(ids, "      ")
     capacity = next((state.capacity for state in decoder.states if state.capacity is not None), None)
     context = min((size for size in (texts.context, capacity) if size is not None), default=None)
     yield f"limits: {{context_length: {context or todo('how many tokens does the model take, prompt and answer?')}}}"

@@ -5,8 +5,8 @@ Only what such files have in common is read, under the keys that published model
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from genai_pipeline.importers.config_node import ConfigNode
 from genai_pipeline.importers.source_folder import SourceFolder
@@ -18,6 +18,8 @@ _ENDS = (("special_tokens_map.json", "eos_token"), ("tokenizer_config.json", "eo
 _CONTEXT = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "max_target_positions",
             "context_length")  # fmt: skip
 _PLACEHOLDERS = ("image_token_id", "image_token_index", "audio_token_id", "audio_token_index")
+NEVER: Mapping[str, str] = {"suppress_tokens": "suppress", "begin_suppress_tokens": "begin_suppress"}
+FORCED = "forced_bos_token_id"
 _POOLING = "1_Pooling/config.json"
 _KINDS = (("pooling_mode_mean_tokens", "mean"), ("pooling_mode_cls_token", "cls"), ("pooling_mode_lasttoken", "last"))
 _SHOWN = 8  # control tokens in a question
@@ -40,6 +42,7 @@ class Texts:
     specials: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
     placeholder: str | None = None  # the token that stands for pictures or sounds, where there is one for all
+    never: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # see ``never_chosen``
     pooling: str | None = None
     normalized: bool = False
 
@@ -83,6 +86,7 @@ def read_texts(folder: SourceFolder) -> Texts:
         specials=tuple(token.text("content") for token in added if token.boolean("special", False)),
         added=tuple(token.text("content") for token in added),
         placeholder=text_of.get(items.pop()) if len(items) == 1 else None,
+        never=never_chosen(generation),
         pooling=_pooling(folder),
         normalized=folder.has("modules.json") and "Normalize" in folder.text("modules.json"),
     )
@@ -92,6 +96,17 @@ def token_texts(folder: SourceFolder) -> dict[int, str]:
     """The text of every token by id, as far as the tokenizer's file lists them."""
     tokenizer = folder.json(TOKENIZER) if folder.has(TOKENIZER) else ConfigNode(TOKENIZER, "", {})
     return {index: text for text, index in _tokens(tokenizer).items()}
+
+
+def never_chosen(generation: ConfigNode) -> dict[str, tuple[int, ...]]:
+    """Field of a decode loop -> ids that are never chosen, or never first; of generation_config.json, -1 for none.
+
+    With a forced first token the second list counts from the token after it, which no loop can: it is left out.
+    """
+    read = {name: generation.integers(key) for key, name in NEVER.items()}
+    known = {name: tuple(token for token in ids if token >= 0) for name, ids in read.items()}
+    skipped = {"begin_suppress"} if FORCED in generation else set()
+    return {name: ids for name, ids in known.items() if ids and name not in skipped}
 
 
 def _first(config: ConfigNode, *keys: str) -> int | None:

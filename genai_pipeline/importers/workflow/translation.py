@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from genai_pipeline.graph.onnx_file import read_outline
 from genai_pipeline.importers.optimum.generation import FILE as GENERATION
-from genai_pipeline.importers.optimum.generation import generation_defaults
+from genai_pipeline.importers.optimum.generation import generation_defaults, loop_fields
 from genai_pipeline.importers.optimum.seq2seq import ANSWER_KEYS, START, answer_defaults
 from genai_pipeline.importers.report import ImportReport
 from genai_pipeline.importers.source_folder import SourceFolder
@@ -58,6 +58,7 @@ def defaults_of_answers(folder: SourceFolder, report: ImportReport) -> dict[str,
     config = folder.optional_json(GENERATION)
     if not config.keys:
         return {}
+    loop_fields(config, report)  # the loop has them from the texts
     return {**generation_defaults(config, report, ANSWER_KEYS), **answer_defaults(config, report)}
 
 

@@ -57,3 +57,23 @@ def test_a_merged_decoder_takes_a_prompt_whole(package: TinyPackage) -> None:
     with check(package) as pipe:
         assert pipe.stats()["runs"]["prefill"] == len(TEXTS)
     assert "span: {first: whole, later: 1}" in (package.path / METADATA_FILE).read_text()
+
+
+def test_tokens_that_are_never_chosen_or_never_first_are_kept(tmp_path: Path) -> None:
+    package = write_package(tmp_path / "model", "kv", update="append")
+    (package.path / METADATA_FILE).unlink()
+    prompt = package.vocabulary.encode("hello")
+    first, second, third = package.answer(prompt, 3)
+    (package.path / "config.json").write_text(json.dumps({"max_position_embeddings": 200}))
+    never = {"suppress_tokens": [2], "begin_suppress_tokens": [first, -1], "eos_token_id": list(package.end_ids)}
+    (package.path / "generation_config.json").write_text(json.dumps(never))
+    assert write_draft(package.path, name="found").questions == ()
+    spec, problems = gp.validate(package.path)
+    assert problems == ()
+    assert spec is not None
+    assert spec.stages[0].decode is not None
+    assert (spec.stages[0].decode.suppress, spec.stages[0].decode.begin_suppress) == ((2,), (first,))
+    with gp.load(package.path) as pipe:
+        assert pipe.generate(tokens=prompt, temperature=0, max_new_tokens=1).tokens[0] != first
+        begun = pipe.generate(tokens=[*prompt, first], temperature=0, max_new_tokens=2).tokens
+    assert list(begun) == [second, third]

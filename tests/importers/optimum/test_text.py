@@ -11,6 +11,7 @@ import onnx
 import pytest
 
 import genai_pipeline as gp
+from genai_pipeline.errors import ImportRefusedError
 from genai_pipeline.importers.optimum import import_optimum, recognises
 from genai_pipeline.testing.graphs.branches import merged_graph
 
@@ -149,3 +150,50 @@ def test_settings_of_answers_become_defaults(folder: Callable[..., Any], parts: 
         tokens = pipe.generate(tokens=source.package.vocabulary.encode("hello")).tokens
     assert tokens[0] == 40
     assert len(tokens) == 5
+
+
+def test_tokens_that_are_never_chosen_or_never_first(folder: Callable[..., Any], tmp_path: Path) -> None:
+    source = folder("kv")
+    source.graph("model.onnx", source.tiny())
+    prompt = source.package.vocabulary.encode("hello")
+    first, second, third = source.package.answer(prompt, 3)
+    source.json(
+        "generation_config.json", {"eos_token_id": 1, "begin_suppress_tokens": [first], "suppress_tokens": [-1]}
+    )
+    import_optimum(source.path, tmp_path / "begins")
+    with gp.load(tmp_path / "begins") as pipe:
+        other = pipe.generate(tokens=prompt, max_new_tokens=1).tokens[0]
+        assert other != first
+        begun = pipe.generate(tokens=[*prompt, first], max_new_tokens=2).tokens
+    assert list(begun) == [second, third]
+    source.json("generation_config.json", {"eos_token_id": 1, "suppress_tokens": [second]})
+    import_optimum(source.path, tmp_path / "never")
+    with gp.load(tmp_path / "never") as pipe:
+        tokens = pipe.generate(tokens=prompt, max_new_tokens=3).tokens
+    assert tokens[0] == first
+    assert second not in tokens
+
+
+def test_tokens_that_an_answer_to_a_source_does_not_begin_with(
+    folder: Callable[..., Any], parts: Any, tmp_path: Path
+) -> None:
+    source = folder("cross", captured=True)
+    source.graph("decoder_model_merged.onnx", parts.with_switch(encoder_decoder(source, parts)))
+    prompt = source.package.vocabulary.encode("hello")
+    first = source.package.answer(prompt, 1)[0]
+    settings = {"decoder_start_token_id": 0, "eos_token_id": 1, "begin_suppress_tokens": [first, 2]}
+    source.json("generation_config.json", settings)
+    import_optimum(source.path, tmp_path / "made")
+    assert f"begin_suppress: [{first}, 2]" in (tmp_path / "made" / "inference_metadata.yaml").read_text()
+    assert gp.validate(tmp_path / "made")[1] == ()
+    with gp.load(tmp_path / "made") as pipe:
+        assert pipe.generate(tokens=prompt, max_new_tokens=1).tokens[0] != first
+
+
+def test_first_tokens_after_a_forced_one_are_refused(folder: Callable[..., Any], parts: Any, tmp_path: Path) -> None:
+    source = folder("cross", captured=True)
+    source.graph("decoder_model_merged.onnx", parts.with_switch(encoder_decoder(source, parts)))
+    settings = {"decoder_start_token_id": 0, "eos_token_id": 1, "forced_bos_token_id": 40}
+    source.json("generation_config.json", {**settings, "begin_suppress_tokens": [3]})
+    with pytest.raises(ImportRefusedError, match="counts from the token after forced_bos_token_id"):
+        import_optimum(source.path, tmp_path / "made")
