@@ -11,14 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from genai_pipeline.engine.batch import Batch
 from genai_pipeline.engine.body_stage import loop_names
 from genai_pipeline.engine.body_values import BodyValue, RowValue
-from genai_pipeline.engine.feeds import BodyReads, Context
-from genai_pipeline.graph.plan import StagePlan
+from genai_pipeline.engine.feeds import BodyReads, Context, own_row
+from genai_pipeline.graph.plan import StagePlan, key_of
 from genai_pipeline.metadata.call_parameters import call_values
 from genai_pipeline.metadata.expressions import Name, evaluate, names
 from genai_pipeline.metadata.model import Binding
@@ -56,7 +52,7 @@ class BodyOp:
         self._path = f"{reads.scope}/{stage.id}"
         self._inputs = {port: _Input.of(bound, self._reads) for port, bound in stage.spec.inputs.items()}
         used = Counter(name for bound in stage.spec.inputs.values() for name in _names(bound))
-        once = {stage.reads[name] for name, count in used.items() if count == 1}
+        once = {key_of(stage.reads, name) for name, count in used.items() if count == 1}
         self._owned = frozenset(port for port, taken in self._inputs.items() if taken.key in last_reader_of & once)
         self._kept: dict[int, Mapping[str, Any]] = {}  # of a settled stage: what it gave, by sequence
         self._members: tuple[int, ...] = ()
@@ -136,7 +132,7 @@ class _Input:
         if self.loop is not None and self.loop in context.carried:
             return context.carried[self.loop].rows[row]
         if self.loop is not None:
-            return _own(context.loop.array(self.loop), context.batch, row, self.loop)
+            return own_row(context.loop.array(self.loop), context.batch, row, self.loop)
         if isinstance(self.bound, tuple):
             return [member.value(context, row, lookup) for member in self.members]
         return evaluate(self.bound.expr, lookup)
@@ -158,13 +154,3 @@ def _row_lookup(reads: BodyReads, context: Context, row: int) -> Callable[[str],
 def _names(bound: Binding | tuple[Binding, ...]) -> Iterator[str]:
     for binding in bound if isinstance(bound, tuple) else (bound,):
         yield from names(binding.expr)
-
-
-def _own(array: NDArray[Any], batch: Batch, row: int, name: str) -> NDArray[Any]:
-    """A row of a value that the loop publishes, without padding."""
-    if array.ndim == 0:
-        return array
-    if name == "attention_mask":
-        return np.ones((1, batch.stops[row]), array.dtype)
-    own = array[row : row + 1]
-    return own[:, : batch.stops[row] - batch.starts[row]] if array.ndim > 1 else own

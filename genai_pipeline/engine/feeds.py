@@ -14,6 +14,7 @@ from genai_pipeline.engine.batch import Batch
 from genai_pipeline.engine.body_values import BodyValue
 from genai_pipeline.engine.loop_values import LoopValues
 from genai_pipeline.errors import GraphRunError, RequestError
+from genai_pipeline.graph.plan import key_of
 from genai_pipeline.metadata.expressions import Expr, evaluate, names
 
 
@@ -28,10 +29,11 @@ class Context:
     carried: Mapping[str, BodyValue] = field(default_factory=dict)  # what the loop carries, by name
 
     def of_loop(self, name: str, row: int) -> object:
-        """A value of the loop for one row, without the batch axis."""
+        """A value of the loop for one row, without the batch axis and without padding."""
         if name in self.carried:
             return _of_row(self.carried[name].array, row)
-        return _of_row(self.loop.array(name), row)
+        own = own_row(self.loop.array(name), self.batch, row, name)
+        return _of_row(own, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class BodyReads:
 
     def around(self, expr: Expr) -> bool:
         """Whether an expression reads nothing of the loop and its body: it has one value while a sequence runs."""
-        return all(self.local(name) is None for name in names(expr))
+        return all(local_key(key_of(self.keys, name), self.scope) is None for name in names(expr))
 
     def row_lookup(self, context: Context, row: int) -> Callable[[str], object]:
         """Values of one row by name, without the batch axis where the loop or the body has them."""
@@ -61,7 +63,7 @@ class BodyReads:
                 return values[key]
             if local.startswith("loop."):
                 return context.of_loop(local.removeprefix("loop."), row)
-            return _of_row(context.body[key].array, row)
+            return _of_row(np.asarray(context.body[key].rows[row]), 0)
 
         return lookup
 
@@ -199,6 +201,16 @@ def as_port(value: object, dtype: np.dtype[Any], rank: int | None) -> NDArray[An
     if rank is not None and array.ndim == rank + 1 and array.shape[0] == 1:
         array = array[0]  # a value that already has the batch axis of its one row
     return array[None] if rank is not None and array.ndim == rank - 1 else array
+
+
+def own_row(array: NDArray[Any], batch: Batch, row: int, name: str) -> NDArray[Any]:
+    """A row of a value that the loop publishes, with the batch axis and without padding."""
+    if array.ndim == 0:
+        return array
+    if name == "attention_mask":
+        return np.ones((1, batch.stops[row]), array.dtype)
+    own = array[row : row + 1]
+    return own[:, : batch.stops[row] - batch.starts[row]] if array.ndim > 1 else own
 
 
 def _of_row(array: NDArray[Any], row: int) -> object:

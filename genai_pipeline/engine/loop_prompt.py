@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from genai_pipeline.errors import PackageError, RequestError
-from genai_pipeline.graph.plan import StagePlan
+from genai_pipeline.graph.plan import StagePlan, key_of
 from genai_pipeline.kv.prefix_keys import Identity
 from genai_pipeline.metadata.expressions import Name, evaluate, names
 from genai_pipeline.metadata.model import Binding
@@ -34,10 +34,10 @@ class LoopPrompt:
             self._template = TokenTemplate([piece.text for piece in pieces], tokenizer)
             self._whens = [piece.when for piece in pieces]
             read = {name for when in self._whens if when is not None for name in names(when.expr)}
-            self.keys = frozenset(stage.reads[name] for name in {*self._template.parameters, *read})
+            self.keys = frozenset(key_of(stage.reads, name) for name in {*self._template.parameters, *read})
         else:
             assert self._binding is not None, "checked packages have a prompt"
-            self.keys = frozenset(stage.reads[name] for name in names(self._binding.expr))
+            self.keys = frozenset(key_of(stage.reads, name) for name in names(self._binding.expr))
         expr = None if self._binding is None else self._binding.expr
         key = stage.reads[expr.text] if isinstance(expr, Name) else ""
         self._text = key.removesuffix(".tokens") if key.endswith(".tokens") else None  # the input that it is

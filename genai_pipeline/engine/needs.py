@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from genai_pipeline.engine.body_stage import port_bindings
-from genai_pipeline.graph.plan import ScopePlan, StagePlan
+from genai_pipeline.graph.plan import ScopePlan, StagePlan, key_of
 from genai_pipeline.graph.uses import STATE_PREFIX
 from genai_pipeline.metadata.expressions import names, optional_names
 from genai_pipeline.metadata.model import Binding
@@ -50,7 +50,7 @@ def _reads(stage: StagePlan) -> Iterator[str]:
 def misses(stage: StagePlan, values: Values) -> bool:
     """Whether a value that the stage cannot do without is not there (None)."""
     given = (key for key in _state_keys(stage) if key in values)
-    return any(values[_key(stage, name)] is None for name in _needed_names(stage)) or any(
+    return any(values[key_of(stage.reads, name)] is None for name in _needed_names(stage)) or any(
         values[key] is None for key in given
     )
 
@@ -59,11 +59,6 @@ def _state_keys(stage: StagePlan) -> Iterator[str]:
     """Outputs of other components that the state of a loop starts as."""
     for inner in stage.body.stages if stage.spec.decode is not None and stage.body is not None else ():
         yield from (key for name, key in inner.reads.items() if name.startswith(STATE_PREFIX))
-
-
-def _key(stage: StagePlan, name: str) -> str:
-    """The key of a name as an expression has it: ``x.shape`` reads ``x`` unless a value has that very name."""
-    return stage.reads[name] if name in stage.reads else stage.reads[name.rpartition(".")[0]]
 
 
 def _needed_names(stage: StagePlan) -> Iterator[str]:

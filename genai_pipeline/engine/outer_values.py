@@ -16,7 +16,7 @@ from genai_pipeline.backends.protocol import LoadedGraph
 from genai_pipeline.engine.body_stage import has_rows, port_bindings
 from genai_pipeline.engine.feeds import local_key
 from genai_pipeline.engine.sequence import Outer
-from genai_pipeline.graph.plan import ScopePlan
+from genai_pipeline.graph.plan import ScopePlan, key_of
 from genai_pipeline.metadata.expressions import names
 
 
@@ -57,8 +57,9 @@ def _port_reads(body: ScopePlan, graphs: Mapping[str, LoadedGraph]) -> Iterator[
             continue
         for port, binding in port_bindings(stage):
             for name in names(binding.expr):
-                if local_key(stage.reads[name], body.id) is None:
-                    yield stage.reads[name], has_rows(stage, graphs[stage.spec.run], port)
+                key = key_of(stage.reads, name)
+                if local_key(key, body.id) is None:
+                    yield key, has_rows(stage, graphs[stage.spec.run], port)
 
 
 def digest(value: Any) -> bytes:

@@ -7,10 +7,22 @@ from collections.abc import Iterator
 from genai_pipeline.errors import ExpressionError
 from genai_pipeline.graph.scope import Scope
 from genai_pipeline.graph.uses import Use, admission_uses, body_uses, output_uses, stage_uses
-from genai_pipeline.graph.values import FIELDS, Value
-from genai_pipeline.metadata.expressions import Expr, Measure, Name, Present, ValueType, check_type, names
+from genai_pipeline.graph.values import FIELDS, ROWS, Value
+from genai_pipeline.metadata.expressions import (
+    Expr,
+    Index,
+    Literal,
+    Measure,
+    Name,
+    Negate,
+    Present,
+    ValueType,
+    check_type,
+    names,
+    walk,
+)
 from genai_pipeline.metadata.model import PackageSpec
-from genai_pipeline.problems import Problems
+from genai_pipeline.problems import Problems, one_of
 
 _ARTICLES = {"boolean": "true or false", "integer": "a whole number", "number": "a number"}
 
@@ -22,6 +34,7 @@ def check_expressions(root: Scope, spec: PackageSpec, problems: Problems) -> Non
             continue
         _check_type(scope, use, spec, problems)
         _check_whole_inputs(scope, use, spec, problems)
+        _check_axes(scope, use, problems)
         if use.admission:
             _check_admission(scope, use, problems)
 
@@ -74,6 +87,34 @@ def _check_whole_inputs(scope: Scope, use: Use, spec: PackageSpec, problems: Pro
         fields = ", ".join(f"{name}.{field[0]}" for field in FIELDS[owner.modality]) if owner else ""
         hint = f"bind one of its fields: {fields}" if fields else "bind one of its fields"
         problems.error(use.at, "graph.needs_field", f"{use.port}: '{name}' is an input as a whole", hint)
+
+
+def _check_axes(scope: Scope, use: Use, problems: Problems) -> None:
+    """``x.shape[i]`` of an axis that x has: an expression reads one row, without the batch axis of a loop's values."""
+    for name, axis in _axes(use.expr):
+        target = scope.resolve(f"{name}.shape")
+        if target is None or target[0] != name or target[1].shape is None or target[1].origin not in ("input", "loop"):
+            continue
+        of_rows = target[1].shape[:1] == (ROWS,)
+        rank = len(target[1].shape) - of_rows
+        if -rank <= axis < rank:
+            continue
+        message = f"{use.port}: '{name}' has {rank} {'axis' if rank == 1 else 'axes'} here, so no .shape[{axis}]"
+        known = [f"{name}.shape[{index}]" for index in range(rank)]
+        if of_rows:
+            known += [f"loop.{field}" for field in ("past_length", "sequence_lengths", "total_length")]
+        hint = f"an expression reads one row, without the batch axis: there are {one_of(known)}"
+        problems.error(use.at, "graph.expression_type", message, hint if known else "")
+
+
+def _axes(expr: Expr) -> Iterator[tuple[str, int]]:
+    """The (name, index) of every ``x.shape[i]`` whose index is written out."""
+    for node in walk(expr):
+        if not isinstance(node, Index) or not isinstance(node.base, Measure) or node.base.field != "shape":
+            continue
+        sign, index = (-1, node.index.operand) if isinstance(node.index, Negate) else (1, node.index)
+        if isinstance(node.base.base, Name) and isinstance(index, Literal) and isinstance(index.value, int):
+            yield node.base.base.text, sign * index.value
 
 
 def _whole_names(expr: Expr) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from genai_pipeline.graph.scope import Read, Scope, StageNode
+from genai_pipeline.graph.scope import MEASURES, Read, Scope, StageNode
 from genai_pipeline.graph.uses import (
     STATE_PREFIX,
     Use,
@@ -87,7 +87,9 @@ class Linker:
             hint = "publish it: collect it in the loop, or read it as a list after for_each"
             self.problems.error(use.at, "graph.not_visible", message, hint)
             return
-        hint = self._suggest(scope, name)
+        base = next((name.removesuffix(measure) for measure in MEASURES if name.endswith(measure)), name)
+        hint = self._suggest(scope, base)
+        name, hint = (base, hint) if hint else (name, self._suggest(scope, name))
         if use.port.startswith("outputs."):
             self.problems.error(use.at, "graph.unreachable_output", f"no stage or input publishes '{name}'", hint)
         else:

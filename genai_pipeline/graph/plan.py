@@ -93,6 +93,11 @@ class StagePlan:
     each: str | None = None  # key of the list whose items a ``for_each`` stage or group goes over
 
 
+def key_of(reads: Mapping[str, str], name: str) -> str:
+    """The key of a name as an expression has it: ``x.shape`` reads ``x`` unless a value has that very name."""
+    return reads[name] if name in reads else reads[name.rpartition(".")[0]]
+
+
 @dataclass(frozen=True, slots=True)
 class ScopePlan:
     """The stages of one scope in topological order; ``levels`` groups those that may run side by side."""

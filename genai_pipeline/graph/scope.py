@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Final, Literal
 
 from genai_pipeline.graph.uses import Use
 from genai_pipeline.graph.values import Value
 from genai_pipeline.metadata.model import StageSpec
 
 ScopeKind = Literal["root", "decode", "iterate", "for_each"]
-_MEASURES = (".length", ".shape")
+MEASURES: Final = (".length", ".shape")  # of a value that has no such field
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class Scope:
 
         ``x.length`` is a value of that name if there is one, else the length of ``x``.
         """
-        candidates = [name, *(name.removesuffix(end) for end in _MEASURES if name.endswith(end))]
+        candidates = [name, *(name.removesuffix(end) for end in MEASURES if name.endswith(end))]
         for candidate in candidates:
             for scope in self.chain():
                 if (value := scope._exact(candidate)) is not None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from genai_pipeline.errors import ExpressionError
-from genai_pipeline.metadata.expression_values import bounded, kind_of, number, plain, truth
+from genai_pipeline.metadata.expression_values import bounded, kind_of, number, plain, sizes, truth
 
 Lookup = Callable[[str], Any]
 
@@ -285,7 +285,7 @@ class Measure:
                 pass  # not published: measured below
         value = self.base.evaluate(lookup)
         try:
-            return tuple(int(size) for size in value.shape) if self.field == "shape" else len(value)
+            return sizes(value) if self.field == "shape" else len(value)
         except (AttributeError, TypeError):
             raise ExpressionError(f"a {kind_of(value)} has no .{self.field}") from None
 

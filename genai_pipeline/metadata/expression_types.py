@@ -57,10 +57,10 @@ def _container(expr: nodes.Measure | nodes.Index | nodes.ListExpr, type_of: Type
         return _measure(expr, type_of)
     base = check_type(expr.base, type_of)
     if base not in ("list", "tensor", "unknown"):
-        raise ExpressionError(f"a {base} cannot be indexed")
+        raise ExpressionError(f"{_a(base)} cannot be indexed")
     index = check_type(expr.index, type_of)
     if index not in ("integer", "string", "unknown"):
-        raise ExpressionError(f"an index is a whole number or a key, not a {index}", hint="use // to divide")
+        raise ExpressionError(f"an index is a whole number or a key, not {_a(index)}", hint="use // to divide")
     return "integer" if isinstance(expr.base, nodes.Measure) else "unknown"
 
 
@@ -72,7 +72,7 @@ def _measure(expr: nodes.Measure, type_of: TypeOf) -> ValueType:
             pass  # no value of that very name: measured
     base = check_type(expr.base, type_of)
     if base not in ("list", "tensor", "string", "unknown") or (base == "string" and expr.field == "shape"):
-        raise ExpressionError(f"a {base} has no .{expr.field}")
+        raise ExpressionError(f"{_a(base)} has no .{expr.field}")
     return "integer" if expr.field == "length" else "list"
 
 
@@ -108,23 +108,27 @@ def _comparable(op: str, left: ValueType, right: ValueType) -> None:
     if op not in ("==", "!="):
         for side in (left, right):
             if side not in ("number", "integer", "unknown"):
-                raise ExpressionError(f"'{op}' compares numbers, not a {side}")
+                raise ExpressionError(f"'{op}' compares numbers, not {_a(side)}")
     elif "unknown" not in (left, right) and _family(left) != _family(right):
-        raise ExpressionError(f"'{op}' compares a {left} with a {right}: never equal")
+        raise ExpressionError(f"'{op}' compares {_a(left)} with {_a(right)}: never equal")
 
 
 def _want_number(expr: Expr, op: str, type_of: TypeOf) -> ValueType:
     found = check_type(expr, type_of)
     if found not in ("number", "integer", "unknown"):
         hint = "arithmetic on tensors is done by ops, e.g. op: affine" if found == "tensor" else ""
-        raise ExpressionError(f"'{op}' needs numbers, not a {found}", hint=hint)
+        raise ExpressionError(f"'{op}' needs numbers, not {_a(found)}", hint=hint)
     return found
 
 
 def _want_boolean(expr: Expr, op: str, type_of: TypeOf) -> None:
     found = check_type(expr, type_of)
     if found not in ("boolean", "unknown"):
-        raise ExpressionError(f"'{op}' needs true or false, not a {found}", hint="compare it, e.g. x > 0")
+        raise ExpressionError(f"'{op}' needs true or false, not {_a(found)}", hint="compare it, e.g. x > 0")
+
+
+def _a(found: ValueType) -> str:
+    return f"an {found}" if found == "integer" else f"a {found}"
 
 
 def _family(found: ValueType) -> str:

@@ -41,6 +41,17 @@ def bounded(value: int | float) -> int | float:
     raise ExpressionError("a result is too large", hint=f"whole numbers go up to {MAX_INTEGER}")
 
 
+def sizes(value: Any) -> tuple[int, ...]:
+    """The size of each axis; lists in lists count as axes, as far as the first item of each goes.
+
+    Raises AttributeError for what has no axes.
+    """
+    if not isinstance(value, list | tuple):
+        return tuple(int(size) for size in value.shape)
+    inner = value[0] if value else None
+    return (len(value), *(sizes(inner) if isinstance(inner, list | tuple) or hasattr(inner, "shape") else ()))
+
+
 def kind_of(value: Any) -> str:
     """What a value is, for messages."""
     if isinstance(value, bool):
