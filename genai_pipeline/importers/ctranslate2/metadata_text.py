@@ -103,6 +103,8 @@ def _stages(tokenizer: WhisperTokenizer) -> Iterator[str]:
     yield f"        times: {flow(_times(tokenizer.tokens))}"
     yield "        suppress:"
     yield from wrapped(tokenizer.suppressed, "          ")
+    if tokenizer.not_first:
+        yield f"        begin_suppress: {flow(list(tokenizer.not_first))}"
     yield "  - op: transcript_times"
     yield "    inputs: {tokens: each.generate.tokens, windows: audio.windows}"
     yield "    outputs: {segments: segments, text: text}"

@@ -25,6 +25,7 @@ class WhisperTokenizer:
     definition: Mapping[str, Any]
     tokens: Sequence[str]
     suppressed: tuple[str, ...]  # what the model's configuration never chooses, by text
+    not_first: tuple[str, ...]  # what it does not choose first
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -64,7 +65,10 @@ def read_tokenizer(files: Mapping[str, Path], config: WhisperConfig) -> WhisperT
     added = [*definition["added_tokens"], *(_added(index, tokens[index]) for index in missing)]
     # The loop's prompt begins with the tokens that a post-processor would put in front of every text.
     completed = {**definition, "added_tokens": added, "post_processor": None}
-    return WhisperTokenizer(completed, tokens, _suppressed(find_file(files, "config.json"), tokens))
+    path = find_file(files, "config.json")
+    never = (*_named(path, "suppress_ids", tokens), NO_TIMES)  # and what only prompts hold
+    not_first = _named(path, "suppress_ids_begin", tokens)
+    return WhisperTokenizer(completed, tokens, tuple(dict.fromkeys(never)), not_first)
 
 
 def _listed(path: Path) -> list[str]:
@@ -92,12 +96,12 @@ def _added(index: int, text: str) -> dict[str, Any]:
     return {"id": index, "content": text, **flags, "special": True}
 
 
-def _suppressed(path: Path, tokens: Sequence[str]) -> tuple[str, ...]:
-    """Texts of ``suppress_ids`` in the configuration, and the tokens that only prompts hold."""
-    ids = _object(path).get("suppress_ids", [])
+def _named(path: Path, key: str, tokens: Sequence[str]) -> tuple[str, ...]:
+    """Texts of a list of ids in the configuration."""
+    ids = _object(path).get(key, [])
     if not isinstance(ids, list) or not all(isinstance(i, int) and 0 <= i < len(tokens) for i in ids):
-        raise ImportModelError(f"{path}: suppress_ids is no list of token ids")
-    return tuple(dict.fromkeys([*(tokens[index] for index in ids), NO_TIMES]))
+        raise ImportModelError(f"{path}: {key} is no list of token ids")
+    return tuple(dict.fromkeys(tokens[index] for index in ids))
 
 
 def _object(path: Path) -> dict[str, Any]:

@@ -69,7 +69,7 @@ class WhisperFolder:
 
     file: WhisperFile
     tokens: list[str] = field(default_factory=lambda: list(TOKENS))
-    config: Mapping[str, Any] = field(default_factory=lambda: {"suppress_ids": [0, 9]})
+    config: Mapping[str, Any] = field(default_factory=lambda: {"suppress_ids": [0, 9], "suppress_ids_begin": [1, 9]})
 
     def write(self, folder: Path) -> Path:
         """Write them into a new folder."""

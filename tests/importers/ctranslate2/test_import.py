@@ -119,8 +119,15 @@ def test_the_tokenizer_gets_the_timestamps(imported: Callable[[str], Path], tiny
 def test_the_metadata_names_what_is_never_chosen(imported: Callable[[str], Path]) -> None:
     text = (imported("float32") / "inference_metadata.yaml").read_text()
     assert '["a", "<|endoftext|>", "<|notimestamps|>"]' in text
+    assert 'begin_suppress: ["b", "<|endoftext|>"]' in text
     assert "limits: {context_length: 16}" in text
     assert "mels: 8" in text
+
+
+def test_a_configuration_that_names_no_first_tokens_leaves_them_free(tiny_whisper: Any, tmp_path: Path) -> None:
+    source = dataclasses.replace(tiny_whisper, config={"suppress_ids": []}).write(tmp_path / "source")
+    text = (import_ctranslate2(source, tmp_path / "made") / "inference_metadata.yaml").read_text()
+    assert "begin_suppress" not in text
 
 
 @pytest.mark.parametrize(
@@ -128,6 +135,7 @@ def test_the_metadata_names_what_is_never_chosen(imported: Callable[[str], Path]
     [
         ({"tokens": ["a"]}, "lists 1 tokens, the model has rows for 20"),
         ({"config": {"suppress_ids": [99]}}, "suppress_ids is no list of token ids"),
+        ({"config": {"suppress_ids_begin": "a"}}, "suppress_ids_begin is no list of token ids"),
     ],
 )
 def test_files_that_do_not_fit_together(tiny_whisper: Any, tmp_path: Path, changes: Any, message: str) -> None:
