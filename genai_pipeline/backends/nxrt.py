@@ -18,6 +18,7 @@ from genai_pipeline.graph import onnx_file
 from genai_pipeline.graph.external_data import load_model, loadable_graph, write_beside_links
 from genai_pipeline.graph.fused_matmul import lower_fused_matmul
 from genai_pipeline.graph.signature import GraphSignature
+from genai_pipeline.graph.unknown_sizes import forget_unknown_sizes
 from genai_pipeline.metadata.provider_names import label_of, parse_provider
 
 _PROVIDERS = ("cpu",)
@@ -73,6 +74,7 @@ class NxrtBackend:
         rewritten = rewrite(request, source)
         model = rewritten.model or load_model(path, root)
         lower_fused_matmul(model)
+        forget_unknown_sizes(model)
         with ExitStack() as undo:
             folder = undo.enter_context(tempfile.TemporaryDirectory(prefix="genai-nxrt-"))
             file = write_beside_links(loadable_graph(path, root, model), path, root, Path(folder))

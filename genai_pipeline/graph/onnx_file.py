@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from genai_pipeline.errors import GraphFileError
 from genai_pipeline.graph.onnx_wire import WireError, outline
 from genai_pipeline.graph.random_nodes import random_nodes
-from genai_pipeline.graph.signature import Dim, GraphSignature, Port
+from genai_pipeline.graph.signature import Dim, GraphSignature, Port, size_name
 
 if TYPE_CHECKING:
     import onnx
@@ -250,7 +250,7 @@ def _port(value: onnx.ValueInfoProto) -> Port:
 
 def _dim(dim: onnx.TensorShapeProto.Dimension) -> Dim:
     """A fixed size, or the name of a symbolic one; exporters write unknown sizes as -1 or 0 at times."""
-    return dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else dim.dim_param
+    return dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else size_name(dim.dim_param)
 
 
 def _attention_windows(graph: onnx.GraphProto) -> dict[str, int | None]:

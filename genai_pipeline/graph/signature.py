@@ -10,6 +10,11 @@ from genai_pipeline.graph.random_nodes import RandomNode
 Dim = int | str  # a fixed size, or the name of a symbolic one ("" when it has none)
 
 
+def size_name(written: str) -> str:
+    """The name of a symbolic size as a file has it; "" for one that says nothing, such as "?"."""
+    return written if any(map(str.isalnum, written)) else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Port:
     """One graph input or output; ``dtype`` is a numpy-style name ("float32", "bfloat16", "int64", ...)."""
