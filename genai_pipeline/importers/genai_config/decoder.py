@@ -99,7 +99,8 @@ def _loop_inputs(decoder: ConfigNode, ports: PartPorts, report: ImportReport) ->
         if port.shape is not None and len(port.shape) != _RANK:
             where = decoder.mapping("inputs").at(nominal)
             message = f"the port '{port.name}' has {len(port.shape)} axes where {_RANK} are known"
-            report.refused(decoder.file, where, message, "positions and masks of several axes need a package by hand")
+            hint = "no loop here can run rules for positions on several axes (time, row, column), nor masks of several"
+            report.refused(decoder.file, where, message, hint)
     return found
 
 

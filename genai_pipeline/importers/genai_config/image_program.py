@@ -7,8 +7,9 @@ of what ``DecodeImage`` gave, and all but ``Rescale``, ``Normalize`` and ``Permu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, Final
 
 from genai_pipeline.importers.config_node import ConfigNode
@@ -29,7 +30,10 @@ _SIDE, _CROPPED = 256, 224  # pixels: sides that the steps Resize and CenterCrop
 _MEAN: Final = [0.48145466, 0.4578275, 0.40821073]
 _STD: Final = [0.26862954, 0.26130258, 0.27577711]
 _CHANNELS_FIRST: Final = [2, 0, 1]
-_SAMPLES, _NUMBERS, _LAID_OUT = range(3)  # what a step takes: bytes, float32, float32 with channels first
+_CHANNELS: Final = 3
+_RATIO: Final = 200.0  # by which the sides of a picture may differ
+# What a step takes: bytes, float32, float32 with channels first; and what only ends a program.
+_SAMPLES, _NUMBERS, _LAID_OUT, _SIZED, _PATCHES = range(5)
 _HINT: Final = "write the package by hand: docs/image_programs.md"
 _WHY: Final[Mapping[str, str]] = {
     "Phi3ImageTransform": "cuts pictures into tiles with marks between them in a way of its own",
@@ -37,17 +41,31 @@ _WHY: Final[Mapping[str, str]] = {
     "Phi4VisionDynamicPreprocess": "cuts pictures into tiles with masks in a way of its own",
     "Llama3ImageTransform": "lays tiles on a canvas and says which there are",
     "Gemma4ImageTransform": "makes patches with their positions in a way of its own",
-    "PatchImage": "makes patches of pictures whose sides it chose by rules of its own",
-    "PixtralImageSizes": "is for pictures of several sizes, whose rows the prompt has to tell apart",
 }
+
+
+class Ends(Enum):
+    """What a program ends in: pixels of one size, pixels of the picture's own size, or patches."""
+
+    PIXELS = "pixels of one size (Resize, ..., Permute3D)"
+    SIZED = "pixels and their size (Resize with smart_resize, ..., Permute3D, PixtralImageSizes)"
+    PATCHES = "patches (Resize with smart_resize, ..., PatchImage)"
 
 
 @dataclass(frozen=True, slots=True)
 class ImageProgram:
-    """Our steps; ``size``: height and width of what comes out, None when it follows from the picture."""
+    """Our steps and what they end in; ``size``: height and width of the pixels, where it is one for all pictures.
+
+    ``multiple``: of which sides of other pictures are multiples; ``merge``: patches along a side that make one row;
+    ``values`` of a patch.
+    """
 
     steps: list[dict[str, Any]]
-    size: tuple[int, int] | None
+    ends: Ends
+    size: tuple[int, int] | None = None
+    multiple: int | None = None
+    merge: int = 1
+    values: int = 0
 
 
 @dataclass(slots=True)
@@ -59,6 +77,9 @@ class _Reader:
     form: int = _SAMPLES
     swapped: bool = False  # whether the first channel is blue
     size: tuple[int, int] | None = None
+    multiple: int | None = None
+    merge: int = 1
+    values: int = 0
     steps: list[dict[str, Any]] = field(default_factory=list)
 
     def take(self, step: ConfigNode) -> None:
@@ -71,7 +92,7 @@ class _Reader:
             self.report.refused(self.file, step.path, why, nearest(kind, _KNOWN) or _HINT)
             return
         if self.form != known.takes:
-            wanted = ("samples of 8 bits", "numbers behind Rescale", "numbers")[known.takes]
+            wanted = ("samples of 8 bits", "numbers behind Rescale", "numbers behind Permute3D")[known.takes]
             why = f"the step {kind} takes {wanted}; where it stands it reads memory as what it is not"
             self.report.refused(self.file, step.path, why, "order: DecodeImage, sizes, Rescale, Normalize, Permute3D")
         for name in (name for name in attrs.keys if name not in known.attrs):
@@ -103,18 +124,16 @@ def read_image_program(source: SourceFolder, file: str, report: ImportReport) ->
     report.mapped(file, transforms.path, _TO)
     for leaf in report.uncovered(config):
         report.dropped(file, leaf.path, "a name, or nothing that onnxruntime-genai reads")
-    if reader.form != _LAID_OUT:
-        hint = "end with Rescale, and Permute3D with dims [2, 0, 1]"
-        report.refused(file, transforms.path, "the steps do not end in numbers with channels first", hint)
-    if reader.size is None:
+    ends = {_SIZED: Ends.SIZED, _PATCHES: Ends.PATCHES}.get(reader.form, Ends.PIXELS)
+    if reader.form < _LAID_OUT:
+        hint = "end with Rescale and then Permute3D with dims [2, 0, 1], or PatchImage"
+        report.refused(file, transforms.path, "the steps do not end in numbers with channels first, or patches", hint)
+    if ends is Ends.PIXELS and reader.size is None:
         why = "pictures keep sizes of their own; several of one request would be filled up to the largest there"
         report.refused(file, transforms.path, why, "add a Resize or a CenterCrop")
-    return ImageProgram([*reader.steps, *_swap(reader)], reader.size)
-
-
-def _swap(reader: _Reader) -> Iterator[dict[str, Any]]:
-    if reader.swapped:
-        yield {"layout": {"channels": "reverse"}}
+    if reader.swapped and ends is not Ends.PATCHES:
+        reader.steps.append({"layout": {"channels": "reverse"}})
+    return ImageProgram(reader.steps, ends, reader.size, reader.multiple, reader.merge, reader.values)
 
 
 def _decode(reader: _Reader, attrs: ConfigNode) -> None:
@@ -128,14 +147,17 @@ def _convert(reader: _Reader, _: ConfigNode) -> None:
 
 
 def _resize(reader: _Reader, attrs: ConfigNode) -> None:
-    if attrs.integer("smart_resize", 0):
-        why = "the step Resize chooses sides by a budget of pixels, and rounds halves up where ours rounds them to even"
-        reader.report.refused(reader.file, attrs.at("smart_resize"), why, _HINT)
     height, width = _size(attrs, _SIDE)
     resample = _FILTERS[attrs.choice("interpolation", tuple(_FILTERS), "CUBIC")]
     attrs.integer("keep_aspect_ratio", 1)
-    reader.size = height, width
-    reader.steps.append({"resize": {"size": [height, width], "fit": "stretch", "resample": resample}})
+    if not attrs.integer("smart_resize", 0):
+        reader.size, reader.multiple = (height, width), None
+        reader.steps.append({"resize": {"size": [height, width], "fit": "stretch", "resample": resample}})
+        return
+    reader.size, reader.multiple = None, _numbers(attrs, patch_size=14) * _numbers(attrs, merge_size=2)
+    bounds = {"min_pixels": _numbers(attrs, min_pixels=3136), "max_pixels": _numbers(attrs, max_pixels=12845056)}
+    fit = {"fit": "whole_pixel_budget", "multiple": reader.multiple, **bounds, "max_ratio": _RATIO}
+    reader.steps.append({"resize": {**fit, "resample": resample}})
 
 
 def _crop(reader: _Reader, attrs: ConfigNode) -> None:
@@ -166,19 +188,39 @@ def _permute(reader: _Reader, attrs: ConfigNode) -> None:
         reader.report.refused(reader.file, attrs.at("dims"), why, f"set it to {_CHANNELS_FIRST}")
 
 
+def _patch(reader: _Reader, attrs: ConfigNode) -> None:
+    patch, temporal = _numbers(attrs, patch_size=14), _numbers(attrs, temporal_patch_size=2)
+    reader.merge = _numbers(attrs, merge_size=2)
+    reader.values = _CHANNELS * patch * patch * temporal
+    side = patch * reader.merge
+    if reader.multiple is None or reader.multiple % side:
+        why = f"cuts patches of {side} pixels, and the sides of pictures are no multiples of that"
+        reader.report.refused(reader.file, attrs.path, why, "give Resize smart_resize 1 and the same patches")
+    step = {"patch": patch, "merge": reader.merge, "temporal": temporal}
+    reader.steps.append({"patchify": {**step, **({"channels": "reverse"} if reader.swapped else {})}})
+
+
+def _numbers(attrs: ConfigNode, **default: int) -> int:
+    """An attribute of at least 1 by its name, and what it is where the file does not give it."""
+    ((name, value),) = default.items()
+    return attrs.integer(name, value, least=1)
+
+
 def _size(attrs: ConfigNode, default: int) -> tuple[int, int]:
     return attrs.integer("height", default, least=1), attrs.integer("width", default, least=1)
 
 
 _SIZE_ATTRS: Final = ("height", "width")
-_RESIZE_ATTRS: Final = (*_SIZE_ATTRS, "interpolation", "keep_aspect_ratio", "smart_resize", "min_pixels", "max_pixels")
-_RESIZE_ATTRS_ALL: Final = (*_RESIZE_ATTRS, "patch_size", "merge_size", "temporal_patch_size")
+_BUDGET_ATTRS: Final = ("smart_resize", "min_pixels", "max_pixels", "patch_size", "merge_size", "temporal_patch_size")
+_RESIZE_ATTRS: Final = (*_SIZE_ATTRS, "interpolation", "keep_aspect_ratio", *_BUDGET_ATTRS)
 _KNOWN: Final[Mapping[str, _Known]] = {
     "DecodeImage": _Known(_SAMPLES, _SAMPLES, ("color_space",), "decode", _decode),
     "ConvertRGB": _Known(_SAMPLES, _SAMPLES, (), "layout: channels, which it swaps", _convert),
-    "Resize": _Known(_SAMPLES, _SAMPLES, _RESIZE_ATTRS_ALL, "resize: stretched, as there", _resize),
+    "Resize": _Known(_SAMPLES, _SAMPLES, _RESIZE_ATTRS, "resize: stretched, or by a budget of pixels", _resize),
     "CenterCrop": _Known(_SAMPLES, _SAMPLES, _SIZE_ATTRS, "crop", _crop),
     "Rescale": _Known(_SAMPLES, _NUMBERS, ("rescale_factor",), "rescale", _rescale),
     "Normalize": _Known(_NUMBERS, _NUMBERS, ("mean", "std", "qwen2_5_vl"), "normalize", _normalize),
     "Permute3D": _Known(_NUMBERS, _LAID_OUT, ("dims",), "channels first, as all pixels here", _permute),
+    "PatchImage": _Known(_NUMBERS, _PATCHES, ("patch_size", "merge_size", "temporal_patch_size"), "patchify", _patch),
+    "PixtralImageSizes": _Known(_LAID_OUT, _SIZED, (), "images.original and images.scale", lambda reader, attrs: None),
 }

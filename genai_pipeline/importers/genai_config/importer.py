@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -10,7 +10,7 @@ from genai_pipeline.importers.config_node import ConfigNode
 from genai_pipeline.importers.genai_config.decoder_package import decoder_package
 from genai_pipeline.importers.genai_config.keys import refuse_parts, report_other_keys
 from genai_pipeline.importers.genai_config.multimodal_package import multimodal_package, sees_or_hears
-from genai_pipeline.importers.genai_config.package_parts import PackageParts
+from genai_pipeline.importers.genai_config.package_parts import PackageParts, with_ends
 from genai_pipeline.importers.genai_config.speech_package import encoder_decoder_package
 from genai_pipeline.importers.package_writer import check_free, new_package, package_name, write_text
 from genai_pipeline.importers.progress import Progress, silent
@@ -21,10 +21,11 @@ CONFIG: Final = "genai_config.json"
 
 
 def import_genai_config(
-    source: Path, target: Path, *, name: str | None = None, progress: Progress = silent
+    source: Path, target: Path, *, name: str | None = None, eos: Sequence[str] = (), progress: Progress = silent
 ) -> ImportReport:
     """Turns the folder ``source`` into the package folder ``target``; says what became of every key.
 
+    ``eos``: tokens that end an answer, by text or id, in place of those that the folder's files say.
     Files are linked, not copied, where the file system can. Raises ImportRefusedError listing every key that changes
     the answer and cannot be mapped, and ImportModelError for what is missing or damaged; nothing is written then.
     """
@@ -35,6 +36,7 @@ def import_genai_config(
     progress(f"reading {CONFIG}", 0, 0)
     config = folder.json(CONFIG)
     report = ImportReport()
+    config = with_ends(folder, config, eos, report)
     refuse_parts(config, report)
     if "filename" not in config.need("model").mapping("decoder"):
         report.check(str(source))  # a decoder in pieces: there is nothing to look at

@@ -46,7 +46,7 @@ def multimodal_package(source: SourceFolder, config: ConfigNode, name: str, repo
     embedding = read_embedding(source, model, decoder, report)
     marks = read_marks(source, model, report)
     session = dict(decoder.component.session)
-    vision = read_vision(source, model, marks[0].rows if marks else None, session, report)
+    vision = read_vision(source, model, marks[0] if marks else None, session, report)
     settings = read_settings(config, model, report)
     report_sharing(config, decoder, report)
     if embedding is None or "images" not in embedding.rows:
@@ -55,7 +55,8 @@ def multimodal_package(source: SourceFolder, config: ConfigNode, name: str, repo
     if marks is None or embedding is None:
         return PackageParts("", tokenizer, ())  # refused: nothing is written
     tokenizer = with_slots(tokenizer, marks[0], report)
-    pictures = {"modality": "image", "program": PROGRAM, "placeholder": marks[0].placeholder(), "max_items": _MOST}
+    placeholder = marks[0].placeholder(model.need(VISION))
+    pictures = {"modality": "image", "program": PROGRAM, "placeholder": placeholder, "max_items": _MOST}
     fields = {
         "name": name,
         "summary": f"{family(model, report)}, from genai_config.json",

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from genai_pipeline.importers.config_node import ConfigNode
+from genai_pipeline.importers.end_tokens import named_ends, usual_ends
 from genai_pipeline.importers.genai_config.decoder import DecoderPart, update_of
 from genai_pipeline.importers.genai_config.search import SearchSettings, read_search
 from genai_pipeline.importers.report import ImportReport
-from genai_pipeline.importers.tokenizer_files import TokenizerFiles
+from genai_pipeline.importers.source_folder import SourceFolder
+from genai_pipeline.importers.tokenizer_files import GENERATION_CONFIG, TokenizerFiles
 
+_EOS: Final = "eos_token_id"
 # Types whose cache onnxruntime-genai computes anew, with other rotary factors, once a text grows beyond so many tokens.
 _RECOMPUTED: Final[Mapping[str, int]] = {"phi3": 4096, "phimoe": 4096, "phi3small": 8192}
 
@@ -33,13 +36,37 @@ def family(model: ConfigNode, report: ImportReport) -> str:
 
 
 def token_fields(model: ConfigNode, tokenizer: TokenizerFiles, report: ImportReport) -> dict[str, Any]:
-    """The ``tokenizer`` entry: end tokens and padding are those of genai_config.json."""
-    ends, pads = model.integers("eos_token_id"), model.integers("pad_token_id")
+    """The ``tokenizer`` entry: padding and end tokens are those of genai_config.json, else the tokenizer's files'."""
+    ends, pads = model.integers(_EOS), model.integers("pad_token_id")
     if ends:
-        report.mapped(model.file, model.at("eos_token_id"), "tokenizer.eos")
+        report.mapped(model.file, model.at(_EOS), "tokenizer.eos")
     if pads:
         report.mapped(model.file, model.at("pad_token_id"), "tokenizer.pad")
-    return tokenizer.fields(ends, pads[0] if pads and pads[0] >= 0 else None)
+    fields = tokenizer.fields(ends or _other_ends(tokenizer, report), pads[0] if pads and pads[0] >= 0 else None)
+    if "eos" not in fields and tokenizer.eos is not None:
+        fields["eos"] = [tokenizer.eos]
+    elif "eos" not in fields:
+        why = "missing, and no other file names a token that ends an answer, so that answers run to their limit"
+        report.dropped(model.file, model.at(_EOS), f"{why}; name one with --eos TOKEN")
+    return fields
+
+
+def with_ends(source: SourceFolder, config: ConfigNode, named: Sequence[str], report: ImportReport) -> ConfigNode:
+    """The config with the end tokens that the caller names. Raises ImportModelError for unknown names."""
+    if not named:
+        return config
+    model = config.need("model")
+    found = named_ends(source, named, model.integer("vocab_size") if "vocab_size" in model else None, report)
+    return ConfigNode(config.file, "", {**config.value, "model": {**model.value, _EOS: list(found)}})
+
+
+def _other_ends(tokenizer: TokenizerFiles, report: ImportReport) -> tuple[int, ...]:
+    """End tokens where genai_config.json has none: those of generation_config.json, else control tokens."""
+    if tokenizer.ends:
+        report.mapped(GENERATION_CONFIG, _EOS, "tokenizer.eos")
+    elif tokenizer.eos is None:
+        return usual_ends(tokenizer.control, report)
+    return tokenizer.ends
 
 
 def read_settings(config: ConfigNode, model: ConfigNode, report: ImportReport) -> SearchSettings:

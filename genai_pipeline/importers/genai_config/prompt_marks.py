@@ -6,11 +6,12 @@ places take the picture's rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from genai_pipeline.importers.config_node import ConfigNode
+from genai_pipeline.importers.genai_config.image_program import Ends
 from genai_pipeline.importers.report import ImportReport
 from genai_pipeline.importers.source_folder import SourceFolder
 from genai_pipeline.importers.structure.texts import token_texts
@@ -22,11 +23,6 @@ _WHY: Final[Mapping[str, str]] = {
     "phi3v": "numbered marks (<|image_1|>), and negative numbers in place of tokens",
     "phi4mm": "numbered marks (<|image_1|>, <|audio_1|>), and how many rows a tile or a sound has",
     "gemma4": "rows whose number its own step tells",
-    "mistral3": "a mark behind each line of a picture's rows",
-    "qwen2_5_vl": "as many marks as patches, and positions on three axes",
-    "qwen3_vl": "as many marks as patches, and positions on three axes",
-    "qwen3_5": "as many marks as patches, and positions on three axes",
-    "fara": "as many marks as patches, and positions on three axes",
     "lfm2_vl": "as many marks as patches of a picture of any size",
     "videochat_flash_qwen": "all pictures of a request as the frames of one film",
 }
@@ -34,22 +30,51 @@ _WHY: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class PictureMarks:
-    """``written`` by templates; ``slot``: the token of the places, with ``before`` and ``after`` around them."""
+    """``written`` by templates; ``slot``: the token of the places; ``others`` stand around them.
+
+    ``share`` gives the fields of the placeholder beside the token; ``ends``: what the program has to end in for that.
+    ``rows``: of a picture, where it is one number for all.
+    """
 
     written: str
     slot: str
-    before: str
-    after: str
-    rows: int  # of a picture
+    others: tuple[str, ...]
+    ends: Ends
+    share: Callable[[ConfigNode], dict[str, Any]]
+    rows: int | None = None
 
-    def placeholder(self) -> dict[str, Any]:
-        """The ``placeholder`` of the input. Jinja would cut a line end off the end of a text: it is an expression."""
-        end = f"{{{{ {self.after!r} }}}}" if self.after else ""
-        return {"token": self.slot, "expand": f"{self.before}{{{{ features({self.rows}) }}}}{end}"}
+    def placeholder(self, vision: ConfigNode) -> dict[str, Any]:
+        """The ``placeholder`` of the input; ``vision``: the part of the config."""
+        return {"token": self.slot, **self.share(vision)}
 
 
+def _framed(vision: ConfigNode) -> dict[str, Any]:
+    """Jinja would cut a line end off the end of a text: it is an expression."""
+    return {"expand": "\n\n<start_of_image>{{ features(256) }}<end_of_image>{{ '\\n\\n' }}"}
+
+
+def _lined(vision: ConfigNode) -> dict[str, Any]:
+    """A mark behind each line of rows, another one behind the last; a row is a block of merged patches."""
+    block = vision.integer("patch_size", 14, least=1) * vision.integer("spatial_merge_size", 2, least=1)
+    sides = (
+        f"{{% set {name} = (images.original[{axis}] * images.scale[{axis}]) | round | int // {block} %}}"
+        for axis, name in enumerate(("lines", "columns"))
+    )
+    line = "{{ features(columns) }}{{ '[IMG_END]' if loop.last else '[IMG_BREAK]' }}"
+    return {"expand": f"{''.join(sides)}{{% for line in range(lines) %}}{line}{{% endfor %}}"}
+
+
+def _patched(vision: ConfigNode) -> dict[str, Any]:
+    return {"count": "images.tokens"}
+
+
+_BY_PATCHES: Final = PictureMarks("<|image_pad|>", "<|image_pad|>", (), Ends.PATCHES, _patched)
 _MARKS: Final[Mapping[str, PictureMarks]] = {
-    "gemma3": PictureMarks("<start_of_image>", "<image_soft_token>", "\n\n<start_of_image>", "<end_of_image>\n\n", 256),
+    "gemma3": PictureMarks(
+        "<start_of_image>", "<image_soft_token>", ("<end_of_image>",), Ends.PIXELS, _framed, rows=256
+    ),
+    "mistral3": PictureMarks("[IMG]", "[IMG]", ("[IMG_BREAK]", "[IMG_END]"), Ends.SIZED, _lined),
+    **dict.fromkeys(("qwen2_5_vl", "qwen3_vl", "qwen3_5", "qwen3_5_moe", "fara"), _BY_PATCHES),
 }
 
 
@@ -63,7 +88,7 @@ def read_marks(source: SourceFolder, model: ConfigNode, report: ImportReport) ->
         report.refused(model.file, model.at("type"), why, hint)
         return None
     ids = {text: index for index, text in token_texts(source).items()}
-    missing = [text for text in (marks.slot, marks.written) if text not in ids]
+    missing = [text for text in dict.fromkeys((marks.slot, marks.written, *marks.others)) if text not in ids]
     if missing:
         report.refused(TOKENIZER, "added_tokens", f"has no {one_of(missing)}, which stand for a picture in prompts")
         return None

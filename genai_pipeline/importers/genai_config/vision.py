@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from genai_pipeline.graph.signature import Port
 from genai_pipeline.importers.config_node import ConfigNode
-from genai_pipeline.importers.genai_config.image_program import FILE, ImageProgram, read_image_program
+from genai_pipeline.importers.genai_config.image_program import FILE, Ends, ImageProgram, read_image_program
 from genai_pipeline.importers.genai_config.ports import PartPorts
+from genai_pipeline.importers.genai_config.prompt_marks import PictureMarks
 from genai_pipeline.importers.genai_config.session_options import read_session
 from genai_pipeline.importers.report import ImportReport
 from genai_pipeline.importers.source_folder import SourceFolder
@@ -17,6 +18,7 @@ from genai_pipeline.importers.source_folder import SourceFolder
 NAME: Final = "vision"
 ROWS: Final = "features"  # the value that the rows of pictures become
 PIXELS: Final = "images.pixels"
+_GRID: Final = "image_grid_thw"
 _DROPPED: Final[Mapping[str, str]] = {
     "spatial_merge_size": "the graph has what it needs of it",
     "patch_size": "the graph has what it needs of it",
@@ -33,6 +35,7 @@ _REFUSED: Final[Mapping[str, tuple[str, str]]] = {
     "pipeline": ("pictures go through a row of graphs with code between them", "export them as one graph"),
 }
 _PIXEL_RANK = 4
+_PATCH_RANK = 2  # of patches side by side: [patches, values]
 _BATCHED_RANK = 3  # of rows with an axis for pictures
 
 
@@ -44,24 +47,30 @@ class VisionPart:
     session: dict[str, Any]
     program: ImageProgram
     pixels: Port | None
+    grid: Port | None
     rows: Port | None
 
     def component(self) -> dict[str, Any]:
         """The entry under ``components``. Rows without an axis for pictures are those of one picture, run alone."""
-        alone = self.rows is not None and len(self.rows.shape or ()) != _BATCHED_RANK
-        return {"model": self.model, **({"batch": "none"} if alone else {}), **_given("session", self.session)}
+        found: dict[str, Any] = {"model": self.model}
+        if self.rows is not None and len(self.rows.shape or ()) != _BATCHED_RANK:
+            found["batch"] = "none"
+        if self.pixels is not None and len(self.pixels.shape or ()) == _PATCH_RANK:
+            found["no_batch_axis"] = [self.pixels.name]
+        return {**found, **({"session": self.session} if self.session else {})}
 
     def stage(self) -> dict[str, Any]:
         """The stage that sees each picture."""
-        inputs = {} if self.pixels is None else {self.pixels.name: PIXELS}
+        bound = ((self.pixels, PIXELS), (self.grid, "images.grid"))
+        inputs = {port.name: value for port, value in bound if port is not None}
         outputs = {} if self.rows is None else {self.rows.name: ROWS}
         return {"id": "see", "run": NAME, "for_each": "images", "inputs": inputs, "outputs": outputs}
 
 
 def read_vision(
-    source: SourceFolder, model: ConfigNode, rows: int | None, session: dict[str, Any], report: ImportReport
+    source: SourceFolder, model: ConfigNode, marks: PictureMarks | None, session: dict[str, Any], report: ImportReport
 ) -> VisionPart:
-    """Reads, maps and reports the whole part. ``rows``: of a picture; ``session``: what holds where it has none."""
+    """Reads, maps and reports the whole part. ``marks`` of pictures in prompts; ``session``: where it has none."""
     part = model.need(NAME)
     _report_rest(part, report)
     file = part.text("filename")
@@ -70,8 +79,10 @@ def read_vision(
     ports = PartPorts(part, signature, report)
     pixels = ports.input("pixel_values", "pixel_values", PIXELS)
     found = ports.output("image_features", "image_features", f"see.{ROWS}")
+    file_of_program = part.text("config_filename", FILE)
+    program = read_image_program(source, file_of_program, report)
+    grid = ports.input(_GRID, _GRID, "images.grid") if program.ends is Ends.PATCHES else None
     ports.refuse_rest()
-    program = read_image_program(source, part.text("config_filename", FILE), report)
     if "config_filename" in part:
         report.mapped(part.file, part.at("config_filename"), "preprocess")
     for port, side, nominal in ((pixels, "inputs", "pixel_values"), (found, "outputs", "image_features")):
@@ -81,25 +92,48 @@ def read_vision(
     if pixels is not None:
         _check_pixels(part, pixels, program, report)
     if found is not None:
-        _check_rows(part, found, rows, report)
+        _check_rows(part, found, marks.rows if marks else None, report)
+    if marks is not None:
+        _check_ends(part, file_of_program, program, marks, report)
     own = read_session(part, report)
-    return VisionPart(file, own if "session_options" in part else session, program, pixels, found)
+    return VisionPart(file, own if "session_options" in part else session, program, pixels, grid, found)
 
 
 def _check_pixels(part: ConfigNode, port: Port, program: ImageProgram, report: ImportReport) -> None:
-    """The graph takes what the program makes: [pictures, 3, height, width]."""
+    """The graph takes what the program makes: [pictures, 3, height, width], or patches."""
     where = part.mapping("inputs").at("pixel_values")
     shape = port.shape
-    if shape is None or program.size is None:
+    if shape is None:
         return
-    if len(shape) != _PIXEL_RANK:
-        why = f"the port has {len(shape)} axes; a picture is [1, 3, height, width]"
-        report.refused(part.file, where, why, "export the graph for pictures side by side")
+    made: tuple[int | None, ...] = (3, *(program.size or (None, None)))
+    rank, what = _PIXEL_RANK, "a picture is [1, 3, height, width]"
+    if program.ends is Ends.PATCHES:
+        made, rank, what = (program.values,), _PATCH_RANK, "patches are [patches, values]"
+    if len(shape) != rank:
+        why = f"the port has {len(shape)} axes; {what}"
+        report.refused(part.file, where, why, "export the graph for what its steps make")
+    elif any(isinstance(size, int) and size != own for size, own in zip(shape[1:], made, strict=True)):
+        shown = ["any" if size is None else str(size) for size in made]
+        why = f"the port is [{', '.join(map(str, shape))}]; the steps make [1, {', '.join(shown)}]"
+        report.refused(part.file, where, why, "see to the steps and the graph")
+
+
+def _check_ends(part: ConfigNode, file: str, program: ImageProgram, marks: PictureMarks, report: ImportReport) -> None:
+    """The program ends in what tells how many rows a picture has, and counts them as the config does."""
+    if program.ends is not marks.ends:
+        why = f"the steps end in {program.ends.value}; prompts of this type need {marks.ends.value}"
+        report.refused(file, "processor.transforms", why)
         return
-    made = (3, *program.size)
-    if any(isinstance(size, int) and size != own for size, own in zip(shape[1:], made, strict=True)):
-        shown = ", ".join(map(str, shape))
-        report.refused(part.file, where, f"the port is [{shown}]; the steps make [1, {', '.join(map(str, made))}]")
+    merge = part.integer("spatial_merge_size", 2, least=1)
+    if program.ends is Ends.PATCHES and merge != program.merge:
+        why = f"is {merge}; the steps merge {program.merge} x {program.merge} patches to a row"
+        report.refused(part.file, part.at("spatial_merge_size"), why, "give the same number in both")
+    block = part.integer("patch_size", 14, least=1) * merge
+    sides = program.size or (program.multiple or 1,)
+    if program.ends is Ends.SIZED and any(side % block for side in sides):
+        shown = ", ".join(map(str, sides))
+        why = f"rows stand for {block} x {block} pixels; sides of {shown} are no multiples of that"
+        report.refused(part.file, part.at("patch_size"), why, "give Resize the patches of the graph")
 
 
 def _check_rows(part: ConfigNode, port: Port, rows: int | None, report: ImportReport) -> None:
@@ -118,7 +152,3 @@ def _report_rest(part: ConfigNode, report: ImportReport) -> None:
         node = part.get(key)
         if node is not None and node.value not in ([], {}):
             report.refused(part.file, node.path, why, hint)
-
-
-def _given(key: str, value: dict[str, Any]) -> dict[str, Any]:
-    return {key: value} if value else {}

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from genai_pipeline.testing.builder import GraphBuilder
+from genai_pipeline.testing.builder import GraphBuilder, Value
 from genai_pipeline.testing.graphs.decoder import EMBED_SIZE, token_port
 from genai_pipeline.testing.graphs.senses import embedding_rows
 
@@ -34,6 +34,42 @@ def eye_graph(words: Sequence[int], *, axes: int = _STACKED) -> GraphBuilder:
     )
     b.output("image_features", rows, "float32", shape)
     return b
+
+
+def wide_eye_graph(words: Sequence[int], block: int) -> GraphBuilder:
+    """``pixel_values`` [images, 3, height, width] -> ``image_features`` [rows, 4]: a colour per block, line by line.
+
+    As ``eye_graph``, for pictures of any size whose sides are multiples of ``block`` pixels.
+    """
+    b = GraphBuilder("wide_eye")
+    pixels = b.input("pixel_values", "float32", ["images", 3, "height", "width"])
+    means = b.op("AveragePool", pixels, kernel_shape=[block, block], strides=[block, block])
+    places = b.op("Transpose", b.op("Reshape", means, [0, 3, -1]), perm=[0, 2, 1])
+    _colours(b, places, words)
+    return b
+
+
+def patch_eye_graph(words: Sequence[int], merge: int, values: int) -> GraphBuilder:
+    """``pixel_values`` [patches, values], ``image_grid_thw`` [1, 3] -> ``image_features``: the first of merged patches.
+
+    A row for each ``merge`` * ``merge`` patches, the colour of the first pixel of the first of them.
+    """
+    b = GraphBuilder("patch_eye")
+    patches = b.input("pixel_values", "float32", ["patches", values])
+    grid = b.input("image_grid_thw", "int64", [1, 3])
+    blocks = b.op("Reshape", patches, [-1, merge * merge, 3, values // 3])
+    first = b.op("Squeeze", b.op("Slice", blocks, [0, 0], [1, 1], [1, 3]), [1, 3])  # [rows, 3]
+    none = b.cast(b.op("Mul", b.op("ReduceSum", grid, keepdims=0), 0), "float32")
+    _colours(b, b.op("Add", first, none), words)
+    return b
+
+
+def _colours(b: GraphBuilder, places: Value, words: Sequence[int]) -> None:
+    """The output of rows [rows, 4] for colours [..., 3] around 0."""
+    bits = b.cast(b.op("Greater", places, 0.0), "int64")
+    code = b.op("ReduceSum", b.op("Mul", bits, np.array([1, 2, 4], np.int64)), [-1], keepdims=0)
+    rows = b.op("Reshape", b.op("Gather", embedding_rows(words), code), [-1, EMBED_SIZE])
+    b.output("image_features", rows, "float32", ["rows", EMBED_SIZE])
 
 
 def mixer_graph(vocabulary: int, slots: dict[str, int], *, axes: int = _STACKED) -> GraphBuilder:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from genai_pipeline.testing import TinyPackage, write_package
 from genai_pipeline.testing.graphs.caches import Geometry
 from genai_pipeline.testing.graphs.decoder import Decoder
-from genai_pipeline.testing.graphs.mixing import EYE_SIDE, eye_graph, mixer_graph
+from genai_pipeline.testing.graphs.mixing import EYE_SIDE, eye_graph, mixer_graph, patch_eye_graph, wide_eye_graph
 from genai_pipeline.testing.graphs.rules import SumRule
 from genai_pipeline.testing.kinds import KindOptions, make_cache, sum_rule
 from genai_pipeline.testing.media import PARTS_TEMPLATE
@@ -23,10 +23,20 @@ from genai_pipeline.testing.packages import write_graph
 from genai_pipeline.testing.vocabulary import SPECIALS, Vocabulary, byte_characters
 
 CONTEXT = 256
-SLOT = "<image_soft_token>"
-MARKS = ("<start_of_image>", SLOT, "<end_of_image>")
+BLOCK = 4  # pixels that stand for one row of a picture of any size
+PATCH_VALUES = 3 * 2 * (BLOCK // 2) ** 2  # channels, frames, pixels
+# Type of a model -> the token of slots, and all its marks.
+MARKS = {
+    "gemma3": ("<image_soft_token>", ("<start_of_image>", "<image_soft_token>", "<end_of_image>")),
+    "mistral3": ("[IMG]", ("[IMG]", "[IMG_BREAK]", "[IMG_END]", "[INST]")),
+    "qwen2_5_vl": ("<|image_pad|>", ("<|vision_start|>", "<|image_pad|>", "<|vision_end|>")),
+}
+WRITTEN = {  # what a template writes for a picture
+    "gemma3": "<start_of_image>",
+    "mistral3": "[IMG]",
+    "qwen2_5_vl": "<|vision_start|><|image_pad|><|vision_end|>",
+}
 COLOUR_WORDS = "abcdefgh"
-CHAT = PARTS_TEMPLATE.replace("<image>", "<start_of_image>")
 PICTURE_STEPS: tuple[tuple[str, dict[str, Any] | None], ...] = (
     ("DecodeImage", {"color_space": "RGB"}),
     ("Resize", {"interpolation": "CUBIC", "width": EYE_SIDE, "height": EYE_SIDE, "keep_aspect_ratio": 0}),
@@ -135,6 +145,7 @@ class SeeingFolder:
     path: Path
     vocabulary: Vocabulary
     rule: SumRule
+    slot: str
 
     def reconfigure(self, edit: Callable[[dict[str, Any]], object], file: str = "genai_config.json") -> None:
         """Changes a JSON file."""
@@ -145,16 +156,24 @@ class SeeingFolder:
     def answer(self, tokens: Sequence[int], pictures: Sequence[NDArray[np.uint8]], count: int) -> list[int]:
         """The tokens after a prompt with slots, given the pictures in them."""
         words = iter(self.vocabulary.id_list(COLOUR_WORDS[code] for picture in pictures for code in codes(picture)))
-        slot = self.vocabulary.id(SLOT)
+        slot = self.vocabulary.id(self.slot)
         return self.rule.expected([next(words) if token == slot else token for token in tokens], count)
 
+    def tokens(self, prompt: str, pictures: Sequence[bytes]) -> list[int]:
+        """The tokens that onnxruntime-genai makes of a prompt with pictures."""
+        _, tensors = self._read(prompt, pictures)
+        return [int(token) for token in tensors["input_ids"].as_numpy()[0]]
+
+    def pixels(self, prompt: str, pictures: Sequence[bytes]) -> NDArray[np.float32]:
+        """What it makes of the pictures."""
+        _, tensors = self._read(prompt, pictures)
+        return np.array(tensors["pixel_values"].as_numpy())
+
     def theirs(self, prompt: str, pictures: Sequence[bytes], count: int) -> tuple[list[int], list[int]]:
-        """The tokens of a prompt, and those that onnxruntime-genai answers."""
+        """The tokens of a prompt, and those that it answers."""
         import onnxruntime_genai
 
-        model = onnxruntime_genai.Model(str(self.path))
-        images = {"images": onnxruntime_genai.Images.open_bytes(*pictures)} if pictures else {}
-        tensors = model.create_multimodal_processor()(prompt, **images)
+        model, tensors = self._read(prompt, pictures)
         tokens = [int(token) for token in tensors["input_ids"].as_numpy()[0]]
         params = onnxruntime_genai.GeneratorParams(model)
         params.set_search_options(max_length=len(tokens) + count)
@@ -165,6 +184,13 @@ class SeeingFolder:
             generator.generate_next_token()
             found.append(int(generator.get_next_tokens()[0]))
         return tokens, found
+
+    def _read(self, prompt: str, pictures: Sequence[bytes]) -> tuple[Any, Any]:
+        import onnxruntime_genai
+
+        model = onnxruntime_genai.Model(str(self.path))
+        images = {"images": onnxruntime_genai.Images.open_bytes(*pictures)} if pictures else {}
+        return model, model.create_multimodal_processor()(prompt, **images)
 
 
 def codes(picture: NDArray[np.uint8]) -> list[int]:
@@ -177,30 +203,40 @@ def codes(picture: NDArray[np.uint8]) -> list[int]:
 def seeing_folder(tmp_path: Path) -> Callable[..., SeeingFolder]:
     """``seeing_folder(axes=3, steps=...)``: a folder like those of Gemma 3."""
 
-    def make(*, axes: int = 3, steps: Sequence[tuple[str, dict[str, Any] | None]] = PICTURE_STEPS) -> SeeingFolder:
+    def make(
+        kind: str = "gemma3", *, axes: int = 3, steps: Sequence[tuple[str, dict[str, Any] | None]] = PICTURE_STEPS
+    ) -> SeeingFolder:
         folder = tmp_path / "source"
         folder.mkdir()
-        vocabulary = Vocabulary("bytes", (*SPECIALS, *MARKS, *byte_characters()), len(SPECIALS) + len(MARKS))
+        slot, marks = MARKS[kind]
+        vocabulary = Vocabulary("bytes", (*SPECIALS, *marks, *byte_characters()), len(SPECIALS) + len(marks))
         options = KindOptions()
         rule = sum_rule(options, vocabulary)
         decoder = Decoder(rule, make_cache(options), Geometry(), "inputs_embeds").build()
-        write_graph(folder / "vision.onnx", eye_graph(vocabulary.id_list(COLOUR_WORDS), axes=axes))
-        mixer = mixer_graph(len(vocabulary), {"image_features": vocabulary.id(SLOT)}, axes=axes)
+        words = vocabulary.id_list(COLOUR_WORDS)
+        eyes = {"gemma3": lambda: eye_graph(words, axes=axes), "mistral3": lambda: wide_eye_graph(words, BLOCK)}
+        write_graph(folder / "vision.onnx", eyes.get(kind, lambda: patch_eye_graph(words, 2, PATCH_VALUES))())
+        mixer = mixer_graph(len(vocabulary), {"image_features": vocabulary.id(slot)}, axes=axes)
         write_graph(folder / "embedding.onnx", mixer)
         write_graph(folder / "model.onnx", decoder)
         vocabulary.write(folder / "tokenizer.json")
-        texts = {"tokenizer_class": "GPT2Tokenizer", "bos_token": "<s>", "eos_token": "</s>", "chat_template": CHAT}
+        texts = {
+            "tokenizer_class": "GPT2Tokenizer",
+            "bos_token": "<s>",
+            "eos_token": "</s>",
+            "chat_template": PARTS_TEMPLATE.replace("<image>", WRITTEN[kind]),
+        }
         (folder / "tokenizer_config.json").write_text(json.dumps(texts), encoding="utf-8")
         operations = [{"name": kind.lower(), "type": kind, **({"attrs": a} if a else {})} for kind, a in steps]
         processor = {"processor": {"name": "eye", "transforms": [{"operation": o} for o in operations]}}
         (folder / "processor_config.json").write_text(json.dumps(processor), encoding="utf-8")
-        write_config(folder, seeing_config(vocabulary))
-        return SeeingFolder(folder, vocabulary, rule)
+        write_config(folder, seeing_config(vocabulary, kind))
+        return SeeingFolder(folder, vocabulary, rule, slot)
 
     return make
 
 
-def seeing_config(vocabulary: Vocabulary) -> dict[str, Any]:
+def seeing_config(vocabulary: Vocabulary, kind: str) -> dict[str, Any]:
     """genai_config.json of such a folder."""
     decoder = {
         "session_options": {"log_id": "onnxruntime-genai", "provider_options": []},
@@ -223,7 +259,7 @@ def seeing_config(vocabulary: Vocabulary) -> dict[str, Any]:
     }
     return {
         "model": {
-            "type": "gemma3",
+            "type": kind,
             "bos_token_id": vocabulary.id("<s>"),
             "eos_token_id": [vocabulary.id("</s>")],
             "pad_token_id": vocabulary.id("</s>"),
@@ -238,7 +274,9 @@ def seeing_config(vocabulary: Vocabulary) -> dict[str, Any]:
             "vision": {
                 "filename": "vision.onnx",
                 "config_filename": "processor_config.json",
-                "inputs": {"pixel_values": "pixel_values"},
+                "spatial_merge_size": 2,
+                "patch_size": BLOCK // 2,
+                "inputs": {"pixel_values": "pixel_values", "image_grid_thw": "image_grid_thw"},
                 "outputs": {"image_features": "image_features"},
             },
         },
