@@ -16,7 +16,7 @@ def load_graphs(
     plan: ExecutionPlan, backend: Backend, options: LoadOptions, resources: ExitStack
 ) -> dict[str, LoadedGraph]:
     """Every component's graph; ``resources`` closes them. Raises BackendError or PackageError."""
-    logits = dict(_logits_ports(plan.root))
+    logits = dict(logits_ports(plan.root))
     asked = options.providers
     graphs: dict[str, LoadedGraph] = {}
     for name, component in plan.components.items():
@@ -42,7 +42,7 @@ def placements(plan: ExecutionPlan, graphs: Mapping[str, LoadedGraph], version: 
     )
 
 
-def _logits_ports(scope: ScopePlan) -> Iterator[tuple[str, str]]:
+def logits_ports(scope: ScopePlan) -> Iterator[tuple[str, str]]:
     """(component, port) of every output that a decode loop chooses tokens from."""
     for stage in scope.stages:
         if stage.body is None or stage.spec.decode is None or stage.spec.decode.logits is None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from genai_pipeline.backends.protocol import LoadedGraph, LoadRequest
     from genai_pipeline.backends.twins import Arrays, Step
-    from genai_pipeline.graph.plan import ExecutionPlan
+    from genai_pipeline.graph.plan import ExecutionPlan, ScopePlan
 
 Kind = Literal["state", "output", "logits"]
 KINDS: Final[tuple[Kind, ...]] = ("state", "output", "logits")  # as a run computes them: logits come of the layers
@@ -75,11 +75,14 @@ class Watcher:
         self.found: list[dict[str, ComponentParity]] = [{} for _ in range(sides)]
         self.firsts: list[PortDifference | None] = [None] * sides
         self._bounds = bounds
-        self._logits: dict[str, str | None] = {}
+        self._logits: frozenset[tuple[str, str]] = frozenset()
         self._pasts: dict[str, dict[str, str | None]] = {}
 
     def begin(self, plan: ExecutionPlan) -> None:
-        """Learn what is state: of what is updated in place, only what a run writes is to be compared."""
+        """Learn what is logits, and what state: of what is updated in place, only what a run writes is compared."""
+        from genai_pipeline.engine.graphs import logits_ports
+
+        self._logits = frozenset(found for scope in _scopes(plan.root) for found in logits_ports(scope))
         for name, component in plan.components.items():
             self._pasts[name] = {
                 tensor.present: tensor.past if state.update in ("in_place", "scatter") else None
@@ -90,7 +93,6 @@ class Watcher:
 
     def loaded(self, side: int, request: LoadRequest, graph: LoadedGraph) -> None:
         """A side has loaded a component."""
-        self._logits[request.component] = request.logits
         found = ComponentParity(request.component, dict(graph.placement), graph.notes)
         self.found[side][request.component] = found
 
@@ -123,10 +125,12 @@ class Watcher:
 
     def _ports(self, step: Step) -> Iterator[tuple[Kind, str]]:
         """The outputs of a step as its run computes them."""
-        states, logits = self._pasts.get(step.component, {}), self._logits[step.component]
-        yield from (("state", port) for port in step.outputs if port in states)
-        yield from (("output", port) for port in step.outputs if port not in states and port != logits)
-        yield from (("logits", port) for port in step.outputs if port == logits)
+        states = self._pasts.get(step.component, {})
+        kinds = {
+            port: "state" if port in states else "logits" if (step.component, port) in self._logits else "output"
+            for port in step.outputs
+        }
+        yield from ((kind, port) for kind in KINDS for port, own in kinds.items() if own == kind)
 
     def _written(self, step: Step, port: str) -> NDArray[Any] | None:
         """Where a run has changed a state that is updated in place; None: everything counts."""
@@ -135,3 +139,11 @@ class Watcher:
             return None
         written: NDArray[Any] = step.inputs[past] != step.outputs[port]
         return written
+
+
+def _scopes(scope: ScopePlan) -> Iterator[ScopePlan]:
+    """A scope and all within it."""
+    yield scope
+    for stage in scope.stages:
+        if stage.body is not None:
+            yield from _scopes(stage.body)
