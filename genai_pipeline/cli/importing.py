@@ -13,6 +13,11 @@ from genai_pipeline.cli.output import Output, write
 if TYPE_CHECKING:
     from genai_pipeline.importers.report import ImportReport
 
+Eos = Annotated[
+    list[str] | None,
+    typer.Option(help="A token that ends an answer, by text or id, repeatable (default: as files say)."),
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add the group with one command per kind."""
@@ -70,13 +75,14 @@ def import_genai_config(
     source: Annotated[Path, typer.Argument(metavar="SRC", help="The folder with genai_config.json.")],
     target: Annotated[Path, typer.Argument(metavar="DST", help="The package folder to create.")],
     name: Annotated[str | None, typer.Option(help="The package's name (default: the name of the folder).")] = None,
+    eos: Eos = None,
 ) -> None:
     """Make a package of a folder made for onnxruntime-genai: the same files, linked, with metadata."""
     from genai_pipeline.importers import genai_config
 
     output: Output = ctx.obj
     with output.progress() as progress:
-        report = genai_config.import_genai_config(source, target, name=name, progress=progress)
+        report = genai_config.import_genai_config(source, target, name=name, eos=eos or (), progress=progress)
     _tell(output, report, target)
 
 
@@ -103,10 +109,7 @@ def import_workflow(
     source: Annotated[Path, typer.Argument(metavar="SRC", help="The folder with an inference-metadata document.")],
     target: Annotated[Path, typer.Argument(metavar="DST", help="The package folder to create.")],
     name: Annotated[str | None, typer.Option(help="The package's name (default: the name of the folder).")] = None,
-    eos: Annotated[
-        list[str] | None,
-        typer.Option(help="A token that ends an answer, by text or id, repeatable (default: as files say)."),
-    ] = None,
+    eos: Eos = None,
 ) -> None:
     """Make a package of a folder with a portable inference-metadata document (pipeline.workflow, or model.io)."""
     from genai_pipeline.importers import workflow

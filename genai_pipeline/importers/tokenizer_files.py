@@ -13,12 +13,14 @@ from typing import Any
 
 from genai_pipeline.errors import ImportModelError
 from genai_pipeline.importers.config_node import ConfigNode
+from genai_pipeline.importers.end_tokens import added_tokens
 from genai_pipeline.importers.package_writer import write_text
 from genai_pipeline.importers.report import ImportReport
 from genai_pipeline.importers.source_folder import SourceFolder
 
 TOKENIZER = "tokenizer.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
+GENERATION_CONFIG = "generation_config.json"
 TEMPLATE = "chat_template.jinja"
 TEMPLATE_JSON = "chat_template.json"
 _TEMPLATE_KEY = "chat_template"
@@ -35,6 +37,8 @@ class TokenizerFiles:
     pad: str | None
     add_bos: bool | None  # None: what tokenizer.json says
     texts: dict[int, str] = field(default_factory=dict)  # added tokens by id
+    ends: tuple[int, ...] = ()  # as generation_config.json has them
+    control: dict[str, int] = field(default_factory=dict)  # control tokens of tokenizer.json, by text
 
     def token(self, index: int) -> str | int:
         """The token's text where it is known, else its id: a package may name it either way."""
@@ -83,7 +87,9 @@ def read_tokenizer_files(source: SourceFolder, report: ImportReport) -> Tokenize
     if config.keys:
         report.mapped(TOKENIZER_CONFIG, "added_tokens_decoder", "the texts of end tokens in the metadata")
         report.dropped(TOKENIZER_CONFIG, "", "everything else of it is in tokenizer.json, or nothing depends on it")
-    return TokenizerFiles(template, bos, eos, pad, add_bos, dict(_added(config)))
+    ends = source.optional_json(GENERATION_CONFIG).integers("eos_token_id")
+    control = dict(added_tokens(source, special=True))
+    return TokenizerFiles(template, bos, eos, pad, add_bos, dict(_added(config)), ends, control)
 
 
 def _template(source: SourceFolder, config: ConfigNode, report: ImportReport) -> str | None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from genai_pipeline.errors import GraphFileError, ImportModelError
 from genai_pipeline.importers.config_node import ConfigNode
+from genai_pipeline.importers.end_tokens import end_tokens
 from genai_pipeline.importers.package_writer import (
     check_free,
     flow,
@@ -30,7 +31,6 @@ from genai_pipeline.importers.structure.parts import Assembly, Part, assemble, r
 from genai_pipeline.importers.structure.texts import Texts, read_texts
 from genai_pipeline.importers.workflow.dictation import dictates, dictation_text
 from genai_pipeline.importers.workflow.document import DOCUMENT, Document, read_document
-from genai_pipeline.importers.workflow.ends import end_tokens
 from genai_pipeline.importers.workflow.facts import package_facts, report_keys, sampling_defaults
 from genai_pipeline.importers.workflow.kinds import find_media, mapped_keys, with_profiles
 from genai_pipeline.importers.workflow.older import check_pipeline, state_pairs
