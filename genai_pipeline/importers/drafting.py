@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from genai_pipeline.errors import GraphFileError, ImportModelError
-from genai_pipeline.importers.package_writer import package_name
+from genai_pipeline.importers.package_writer import flow, package_name
 from genai_pipeline.importers.source_folder import SourceFolder
 from genai_pipeline.importers.structure.draft import draft_text
 from genai_pipeline.importers.structure.graph_facts import GraphFacts, read_facts
@@ -66,7 +66,7 @@ def drafted(source: SourceFolder, name: str) -> str:
         if others:
             choices = " | ".join(facts.file for facts in (first, *others))
             question = f"these files have the same ports; which one? {choices}"
-            text = text.replace(f'model: "{first.file}"', f'model: "{MARK} {question}"')
+            text = text.replace(f"model: {flow(first.file)}", f"model: {flow(f'{MARK} {question}')}")
     return text
 
 

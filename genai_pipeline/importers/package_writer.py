@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +16,8 @@ from genai_pipeline.errors import ImportModelError
 from genai_pipeline.metadata.schema import load_schema
 
 WIDTH: Final = 110  # characters of a line of metadata
+_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
+_NOT_TEXT: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})  # to YAML 1.1 or 1.2
 
 
 @contextmanager
@@ -83,19 +85,21 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def flow(value: Any) -> str:
-    """A mapping, list or scalar as YAML on one line; JSON strings are YAML strings."""
+    """A mapping, list or scalar as YAML on one line; texts that no reader takes for anything else without quotes."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {flow(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{flow(key)}: {flow(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(flow(item) for item in value) + "]"
-    return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _NOT_TEXT:
+        return value
+    return json.dumps(value, ensure_ascii=False)  # JSON strings are YAML strings
 
 
-def wrapped(values: Sequence[Any], indent: str, write: Callable[[Any], str] = flow) -> Iterator[str]:
-    """A list of scalars over several lines of at most ``WIDTH`` characters; ``write`` gives an item's text."""
+def wrapped(values: Sequence[Any], indent: str) -> Iterator[str]:
+    """A list of scalars over several lines of at most ``WIDTH`` characters."""
     line = f"{indent}["
     for index, value in enumerate(values):
-        item = write(value) + ("]" if index == len(values) - 1 else ", ")
+        item = flow(value) + ("]" if index == len(values) - 1 else ", ")
         if len(line) + len(item) > WIDTH:
             yield line.rstrip()
             line = f"{indent} "

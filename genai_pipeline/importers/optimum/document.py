@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from genai_pipeline.importers.package_writer import WIDTH, flow, wrapped
-
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
-_NOT_TEXT = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})  # to readers of YAML 1.1 or 1.2
 
 
 def document(comment: str, fields: Mapping[str, Any]) -> str:
@@ -23,7 +19,7 @@ def document(comment: str, fields: Mapping[str, Any]) -> str:
 
 def _field(key: str, value: Any, indent: str) -> Iterator[str]:
     """``key: value`` on one line where it fits, else as a block."""
-    short = f"{indent}{key}: {_flow(value)}"
+    short = f"{indent}{key}: {flow(value)}"
     scalar = not isinstance(value, dict | list)
     if scalar or (len(short) <= WIDTH and indent and not _deep(value)) or _flat(value, short):
         yield short
@@ -38,10 +34,10 @@ def _block(value: dict[str, Any] | list[Any], indent: str) -> Iterator[str]:
             yield from _field(key, item, indent)
         return
     if all(not isinstance(item, dict | list) for item in value):
-        yield from wrapped(value, indent, _flow)
+        yield from wrapped(value, indent)
         return
     for item in value:
-        short = f"{indent}- {_flow(item)}"
+        short = f"{indent}- {flow(item)}"
         if not isinstance(item, dict | list) or (len(short) <= WIDTH and not _deep(item)):
             yield short
             continue
@@ -59,18 +55,3 @@ def _flat(value: Any, short: str) -> bool:
     """Whether a top-level value may stay on the line of its key."""
     inner = value.values() if isinstance(value, dict) else value
     return len(short) <= WIDTH and not any(isinstance(item, dict) for item in inner)
-
-
-def _flow(value: Any) -> str:
-    """Like ``package_writer.flow``; plain words need no quotes."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{_key(key)}: {_flow(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(_flow(item) for item in value) + "]"
-    if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _NOT_TEXT:
-        return value
-    return flow(value)
-
-
-def _key(key: str) -> str:
-    return key if key.replace(".", "_").isidentifier() else flow(key)

@@ -6,10 +6,8 @@ from collections.abc import Iterator
 
 from genai_pipeline.importers.package_writer import flow, wrapped
 from genai_pipeline.importers.structure.draft_bindings import (
-    bindings_text,
     feature_ports,
     input_name,
-    key_text,
     loop_bindings,
     text_bindings,
 )
@@ -54,7 +52,7 @@ def _generator(assembly: Assembly, decoder: Part, texts: Texts) -> Iterator[str]
     yield "stages:"
     if encoder is not None:
         outputs = {port: f"encoded_{index}" for index, port in enumerate(dict.fromkeys(assembly.sources.values()))}
-        yield f"  - {{id: encode, run: encoder, inputs: {bindings_text(text_bindings(encoder))}{_outputs(outputs)}}}"
+        yield f"  - {{id: encode, run: encoder, inputs: {flow(text_bindings(encoder))}{_outputs(outputs)}}}"
         sources = {port: outputs[source] for port, source in assembly.sources.items()}
     else:
         sources = {}
@@ -80,16 +78,16 @@ def _body(assembly: Assembly, decoder: Part, sources: dict[str, str], reads_text
     if assembly.embed is not None:
         (token_port,), (rows,) = assembly.embed.facts.inputs, assembly.embed.facts.outputs
         plain = "plain" if assembly.media is not None else "embeds"
-        inputs, outputs = bindings_text({token_port: "loop.tokens"}), bindings_text({rows: plain})
+        inputs, outputs = flow({token_port: "loop.tokens"}), flow({rows: plain})
         yield f"      - {{run: embed, inputs: {inputs}, outputs: {outputs}}}"
         if assembly.media is not None:
             spliced = "inputs: {into: plain, features: rows, at: media.positions}, outputs: {result: embeds}"
             yield f"      - {{op: splice, {spliced}}}"
     yield "      - run: decoder"
-    yield f"        inputs: {bindings_text(bindings)}"
+    yield f"        inputs: {flow(bindings)}"
     logits = decoder.logits
     assert logits is not None
-    port = key_text(logits.value) if logits.certain else key_text(logits.alternatives[0])
+    port = flow(logits.value) if logits.certain else flow(logits.alternatives[0])
     yield f"        outputs: {{{port}: logits}}"
 
 
@@ -126,7 +124,7 @@ def _reader(assembly: Assembly, encoder: Part, texts: Texts) -> Iterator[str]:
     yield from _components(assembly, texts)
     yield "stages:"
     outputs = {port: f"{input_name(port)}_values" for port in encoder.facts.outputs}
-    yield f"  - {{id: read, run: encoder, inputs: {bindings_text(text_bindings(encoder))}{_outputs(outputs)}}}"
+    yield f"  - {{id: read, run: encoder, inputs: {flow(text_bindings(encoder))}{_outputs(outputs)}}}"
     if encoder.logits is not None:
         yield f"{FIELD}: {flow([question('what do the logits say', *_MEANINGS)])}"
 
@@ -147,7 +145,7 @@ def _embedder(assembly: Assembly, encoder: Part, texts: Texts) -> Iterator[str]:
     yield "    for_each: prompt"
     yield "    body:"
     outputs = _outputs({port.name: "vector" if vectors else "states"})
-    yield f"      - {{run: encoder, inputs: {bindings_text(text_bindings(encoder))}{outputs}}}"
+    yield f"      - {{run: encoder, inputs: {flow(text_bindings(encoder))}{outputs}}}"
     if not vectors:
         kind = texts.pooling or todo("how do rows become one vector? mean | cls | last")
         mask = ", mask: prompt.mask" if encoder.port_of("mask") else ""
@@ -198,4 +196,4 @@ def _tokenizer(texts: Texts, *, ends: bool = True) -> str:
 def _outputs(outputs: dict[str, str]) -> str:
     if not outputs:
         return ""
-    return f", outputs: {{{', '.join(f'{key_text(port)}: {name}' for port, name in outputs.items())}}}"
+    return f", outputs: {{{', '.join(f'{flow(port)}: {name}' for port, name in outputs.items())}}}"

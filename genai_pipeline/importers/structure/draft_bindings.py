@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from genai_pipeline.importers.package_writer import flow
 from genai_pipeline.importers.structure.findings import Finding
 from genai_pipeline.importers.structure.parts import Part
 from genai_pipeline.importers.structure.unread import unread_values
@@ -70,17 +69,6 @@ def input_name(port: str) -> str:
     return plain if plain[:1].isalpha() and plain.lower() not in _WORDS | _TAKEN else f"input_{plain}"
 
 
-def bindings_text(bindings: Mapping[str, str]) -> str:
-    """Bindings as a flow mapping; names of values need no quotes."""
-    items = (f"{key_text(port)}: {value if _is_plain(value) else flow(value)}" for port, value in bindings.items())
-    return "{" + ", ".join(items) + "}"
-
-
-def key_text(name: str) -> str:
-    """A port's name as a key of a flow mapping."""
-    return name if re.fullmatch(r"[A-Za-z_][\w./-]*", name, re.ASCII) and name.lower() not in _WORDS else flow(name)
-
-
 _TAKEN = frozenset({"prompt", "media", "parameters", "data", "loop", "encode", "generate", "read", "see", "unread"})
 _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 
@@ -94,7 +82,3 @@ def _bound(finding: Finding, values: Mapping[str, str]) -> str:
 
 def _once(choices: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(choices))
-
-
-def _is_plain(value: str) -> bool:
-    return re.fullmatch(r"[A-Za-z_][\w.]*", value, re.ASCII) is not None

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 
 from genai_pipeline.graph.signature import Port
 from genai_pipeline.importers.package_writer import flow
-from genai_pipeline.importers.structure.draft_bindings import bindings_text, key_text
 from genai_pipeline.importers.structure.draft_parts import asked, todo
 from genai_pipeline.importers.structure.parts import Part
 from genai_pipeline.importers.structure.ports import FLOATS
@@ -56,7 +55,7 @@ def frame_lines(part: Part, components: Iterable[str]) -> Iterator[str]:
     yield "stages:"
     if "all" in inputs.values():
         yield f"  - {{op: mask, inputs: {{length: {field}.length}}, outputs: {{result: all}}}}"
-    run = f"inputs: {bindings_text(inputs)}, outputs: {{{key_text(part.logits.value)}: scores}}"
+    run = f"inputs: {flow(inputs)}, outputs: {{{flow(part.logits.value)}: scores}}"
     yield f"  - {{id: read, run: encoder, {run}}}"
     yield "  - id: write"
     yield "    op: ctc_decode"

@@ -5,11 +5,10 @@ How an item becomes numbers does not follow from a graph: the program, and what 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from genai_pipeline.graph.signature import Dim, Port
 from genai_pipeline.importers.package_writer import flow
-from genai_pipeline.importers.structure.draft_bindings import bindings_text
 from genai_pipeline.importers.structure.draft_parts import asked, todo
 from genai_pipeline.importers.structure.parts import Assembly, Part, projected, row_output
 from genai_pipeline.importers.structure.ports import FLOATS
@@ -57,8 +56,8 @@ def media_stage_lines(assembly: Assembly) -> Iterator[str]:
         yield f"  - {{id: join, op: reshape, for_each: {made[-2]}, {shape}}}  # of all tiles, one after another"
 
 
-def _ports(inputs: Mapping[str, str], outputs: Mapping[str, str]) -> str:
-    return f"inputs: {bindings_text(inputs)}, outputs: {bindings_text(outputs)}"
+def _ports(inputs: dict[str, str], outputs: dict[str, str]) -> str:
+    return f"inputs: {flow(inputs)}, outputs: {flow(outputs)}"
 
 
 def _main_port(media: Part) -> Port:

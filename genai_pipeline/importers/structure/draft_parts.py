@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from genai_pipeline.importers.package_writer import flow
-from genai_pipeline.importers.structure.draft_bindings import key_text
 from genai_pipeline.importers.structure.parts import Assembly, Part
 from genai_pipeline.importers.structure.port_families import Family
 from genai_pipeline.importers.structure.states import State
@@ -34,7 +33,7 @@ def todo(text: str, *choices: str) -> str:
 def component_lines(name: str, part: Part, assembly: Assembly, texts: Texts) -> Iterator[str]:
     """One entry of ``components``."""
     padded = [port for port in part.facts.inputs if part.kind == "encoder" and _is_text(part, port)]
-    fills = ", ".join(f"{key_text(port)}: 0" for port in padded)
+    fills = ", ".join(f"{flow(port)}: 0" for port in padded)
     pad = f", pad: {{{fills}}}" if len(padded) > 1 else ""
     if not part.states:
         yield f"  {name}: {{model: {flow(part.facts.file)}{pad}}}"

@@ -15,7 +15,7 @@ from genai_pipeline.importers.genai_config.prompt_tokens import START, PromptTok
 from genai_pipeline.importers.package_writer import flow
 from genai_pipeline.importers.report import ImportReport
 from genai_pipeline.importers.source_folder import SourceFolder
-from genai_pipeline.importers.structure.draft_bindings import bindings_text, loop_bindings
+from genai_pipeline.importers.structure.draft_bindings import loop_bindings
 from genai_pipeline.importers.structure.draft_parts import component_lines, todo
 from genai_pipeline.importers.structure.parts import Assembly, Part
 from genai_pipeline.importers.structure.texts import TOKENIZER, Texts
@@ -85,13 +85,13 @@ def _stages(encoder: Part, decoder: Part, assembly: Assembly, marks: PromptToken
     assert decoder.logits is not None
     yield from ("stages:", "  - id: each", "    for_each: audio.windows", "    body:")
     yield "      - run: encoder"
-    yield f"        inputs: {bindings_text({features: 'audio.windows.features'})}"
-    yield f"        outputs: {bindings_text({given: _STATES})}"
+    yield f"        inputs: {flow({features: 'audio.windows.features'})}"
+    yield f"        outputs: {flow({given: _STATES})}"
     yield from ("      - id: generate", "        loop: decode")
     yield f"        prompt: {{template: {flow(marks.template())}}}"
     yield from ("        body:", "          - run: decoder")
-    yield f"            inputs: {bindings_text(loop_bindings(decoder, sources, False))}"
-    yield f"            outputs: {bindings_text({decoder.logits.value: 'logits'})}"
+    yield f"            inputs: {flow(loop_bindings(decoder, sources, False))}"
+    yield f"            outputs: {flow({decoder.logits.value: 'logits'})}"
     yield "        logits: logits"
     if times := marks.times():
         yield f"        times: {flow(times)}"

@@ -118,8 +118,8 @@ def test_the_tokenizer_gets_the_timestamps(imported: Callable[[str], Path], tiny
 
 def test_the_metadata_names_what_is_never_chosen(imported: Callable[[str], Path]) -> None:
     text = (imported("float32") / "inference_metadata.yaml").read_text()
-    assert '["a", "<|endoftext|>", "<|notimestamps|>"]' in text
-    assert 'begin_suppress: ["b", "<|endoftext|>"]' in text
+    assert '[a, "<|endoftext|>", "<|notimestamps|>"]' in text
+    assert 'begin_suppress: [b, "<|endoftext|>"]' in text
     assert "limits: {context_length: 16}" in text
     assert "mels: 8" in text
 

@@ -62,7 +62,7 @@ def test_tokens_are_those_of_the_closed_form_and_of_onnxruntime_genai(
 @pytest.mark.parametrize("share", [True, False])
 def test_how_the_cache_is_written_follows_from_the_graph(genai_folder: Folders, tmp_path: Path, share: bool) -> None:
     folder = genai_folder(update="append", edit=lambda config: config["search"].update(past_present_share_buffer=share))
-    assert 'update: "append"' in (imported(folder, tmp_path / "made") / "inference_metadata.yaml").read_text()
+    assert "update: append" in (imported(folder, tmp_path / "made") / "inference_metadata.yaml").read_text()
 
 
 def test_ports_may_have_any_names(genai_folder: Folders, tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def test_a_folder_whose_name_no_package_can_have_needs_another(tmp_path: Path, t
         import_gguf(source, tmp_path / "bad name")
     assert "--name" in caught.value.hint
     import_gguf(source, tmp_path / "bad name", name="good-name")
-    assert 'name: "good-name"' in (tmp_path / "bad name" / "inference_metadata.yaml").read_text()
+    assert "name: good-name" in (tmp_path / "bad name" / "inference_metadata.yaml").read_text()
 
 
 @pytest.mark.parametrize("source", [".", "absent.gguf"])
