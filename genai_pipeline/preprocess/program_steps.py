@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,9 +12,15 @@ SOURCE: Final = "source"  # the form of what a request gives, before anything ha
 
 StepCode = Callable[[Any, Mapping[str, Any]], Any]  # (value under work, parameters) -> value under work
 StepCheck = Callable[[Mapping[str, Any]], Iterator[str]]  # parameters as written, defaults among them -> faults
+# (step, parameters as written, defaults among them) of a whole program -> (place of the step, fault)
+ProgramCheck = Callable[[Sequence[tuple["Step", Mapping[str, Any]]]], Iterator[tuple[int, str]]]
 
 
 def _no_faults(_: Mapping[str, Any]) -> Iterator[str]:
+    return iter(())
+
+
+def _fits(_: Sequence[tuple[Step, Mapping[str, Any]]]) -> Iterator[tuple[int, str]]:
     return iter(())
 
 
@@ -52,13 +58,14 @@ class StepKit:
     """The steps of a modality; ``finish`` makes the item's fields of the value that the last step leaves.
 
     ``ends``: the forms a program may end in; ``parts``: those in which steps work on parts of the item (windows of a
-    sound), so that what they publish are fields of the parts.
+    sound), so that what they publish are fields of the parts. ``check`` finds steps that do not fit each other.
     """
 
     steps: Mapping[str, Step]
     ends: frozenset[str]
     finish: Callable[[Any], dict[str, Any]]
     parts: frozenset[str] = frozenset()
+    check: ProgramCheck = _fits
 
 
 def by_name(*steps: Step) -> dict[str, Step]:

@@ -88,6 +88,7 @@ def check_program(spec: ProgramSpec, modality: str, problems: Problems, readable
     if not spec.steps:
         problems.error(spec.at, "program.empty", f"the program '{spec.name}' has no steps", "the first is decode")
         return
+    before = len(problems)
     form: str | None = SOURCE
     for written in spec.steps:
         step = kit.steps.get(written.op)
@@ -106,17 +107,24 @@ def check_program(spec: ProgramSpec, modality: str, problems: Problems, readable
     if form is not None and form not in kit.ends:
         message = f"the program '{spec.name}' ends in {_form(form)}, which nothing can take"
         problems.error(spec.steps[-1].at, "program.end", message, f"it must end in {one_of(map(_form, kit.ends))}")
+    if len(problems) == before:
+        steps = [(kit.steps[written.op], written) for written in spec.steps]
+        for place, fault in kit.check([(step, _as_written(step, written)) for step, written in steps]):
+            problems.error(spec.steps[place].at, "program.parameters", f"the step '{steps[place][0].name}': {fault}")
 
 
 def _check_parameters(step: Step, written: ProgramStep, problems: Problems) -> None:
     before = len(problems)
     check_call(f"the step '{step.name}'", written.params, step.parameters, written.at, problems)
     if len(problems) == before:
-        defaults = {name: parameter.default for name, parameter in step.parameters.items()}
-        for fault in step.check(
-            {name: None if v is REQUIRED else v for name, v in {**defaults, **written.params}.items()}
-        ):
+        for fault in step.check(_as_written(step, written)):
             problems.error(written.at, "program.parameters", f"the step '{step.name}': {fault}")
+
+
+def _as_written(step: Step, written: ProgramStep) -> dict[str, Any]:
+    """Parameters with their defaults, expressions not evaluated; None where one that is required is missing."""
+    defaults = {name: parameter.default for name, parameter in step.parameters.items()}
+    return {name: None if v is REQUIRED else v for name, v in {**defaults, **written.params}.items()}
 
 
 def _check_names(step: Step, written: ProgramStep, readable: Container[str] | None, problems: Problems) -> None:

@@ -75,6 +75,21 @@ def test_a_good_program_has_no_problems() -> None:
         ),
         ("[{decode: {}}, {rescale: {}}, {normalize: {mean: [0], std: [0]}}]", "program.parameters", "greater than 0"),
         (
+            "[{decode: {}}, {rescale: {}}, {normalize: {mean: [0, 0], std: [1]}}]",
+            "program.parameters",
+            "mean has 2 values, and channels of RGB are 3",
+        ),
+        (
+            "[{decode: {mode: L}}, {rescale: {}}, {normalize: {mean: [0], std: [1, 1, 1]}}]",
+            "program.parameters",
+            "std has 3 values, and channels of L are 1",
+        ),
+        (
+            "[{decode: {}}, {pad: {size: [2, 2], fill: [0, 0, 0, 0]}}, {rescale: {}}]",
+            "program.parameters",
+            "fill has 4 values, and channels of RGB are 3",
+        ),
+        (
             "[{decode: {}}, {pad: {size: [2, 2], multiple: 2}}, {rescale: {}}]",
             "program.parameters",
             "exclude each other",

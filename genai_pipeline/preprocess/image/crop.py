@@ -98,8 +98,7 @@ def _placed(array: Array, target: Size, corner: Size, fill: Sequence[float], par
 
 
 def _filling(array: Array, fill: Sequence[float], param: str | None) -> npt.NDArray[Any]:
-    if len(fill) not in (1, array.shape[2]):
-        raise fail(param, f"fill has {len(fill)} values for {array.shape[2]} channels")
+    assert len(fill) in (1, array.shape[2]), "found with the program"
     levels = np.asarray(fill)
     if array.dtype == np.uint8 and ((levels < 0) | (levels > 255) | (levels != np.rint(levels))).any():
         message = f"fill is {list(fill)}, and pixels are whole numbers from 0 to 255 here"

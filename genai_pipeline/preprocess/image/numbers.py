@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from genai_pipeline.metadata.call_parameters import CallParameter
 from genai_pipeline.preprocess.image.picture import (
@@ -27,6 +26,7 @@ from genai_pipeline.preprocess.image.picture import (
 from genai_pipeline.preprocess.program_steps import Step
 
 _BYTE: Final = 1 / 255
+_PER_CHANNEL: Final = frozenset({"mean", "std", "fill"})  # parameters with one value, or one per channel
 
 
 def rescale(picture: Picture, params: Mapping[str, Any]) -> Picture:
@@ -42,7 +42,8 @@ def rescale(picture: Picture, params: Mapping[str, Any]) -> Picture:
 
 def normalize(picture: Picture, params: Mapping[str, Any]) -> Picture:
     """(number - mean) / std for each channel."""
-    mean, std = (_per_channel(picture, name, params[name]) for name in ("mean", "std"))
+    mean, std = (np.asarray(params[name], np.float32) for name in ("mean", "std"))
+    assert {mean.size, std.size} <= {1, picture.arrays[0].shape[2]}, "found with the program"
     if not (std > 0).all():
         raise fail(picture.param, f"std is {list(params['std'])}, and must be greater than 0")
     arrays = []
@@ -94,11 +95,14 @@ def _stacked(picture: Picture, *, channels_first: bool) -> Array:
     return stacked
 
 
-def _per_channel(picture: Picture, name: str, given: Sequence[float]) -> npt.NDArray[np.float32]:
-    channels = picture.arrays[0].shape[2]
-    if len(given) not in (1, channels):
-        raise fail(picture.param, f"{name} has {len(given)} values for a picture of {channels} channels")
-    return np.asarray(given, np.float32)
+def check_channels(steps: Sequence[tuple[Step, Mapping[str, Any]]]) -> Iterator[tuple[int, str]]:
+    """Steps of a program with another number of values than the decoded mode has channels: (place, fault)."""
+    mode = next((params["mode"] for _, params in steps if "mode" in params), "")
+    for place, (_, params) in enumerate(steps):
+        for name in _PER_CHANNEL & params.keys():
+            given = params[name]
+            if isinstance(given, list | tuple) and len(given) not in (1, len(mode)):
+                yield place, f"{name} has {len(given)} values, and channels of {mode} are {len(mode)}"
 
 
 def _check_std(params: Mapping[str, Any]) -> Iterator[str]:
