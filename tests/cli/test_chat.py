@@ -343,6 +343,16 @@ def test_a_package_that_cannot_be_used_leaves_the_old_one(held: Held, broken: Ti
     assert len(chat.conversation.session.messages) == 4
 
 
+@pytest.mark.parametrize(
+    ("typed", "missing"), [("decoder=cuda,cpu", "cuda"), ("dml, cpu", "dml"), ("dml cpu", "dml"), ("cpu", None)]
+)
+def test_lists_of_providers_are_typed_as_on_the_command_line(held: Held, typed: str, missing: str | None) -> None:
+    script, _, _ = held(f"/provider {typed}", "/provider", "one")
+    (shown,) = script.shown
+    assert f"; not available: {missing}\n" in shown if missing else "not available" not in shown
+    assert script.answers == [ANSWER]
+
+
 def test_providers_are_shown_and_changed(held: Held) -> None:
     script, chat, _ = held("one", "/provider", "/provider cpu", "/provider", "two")
     for shown in script.shown:

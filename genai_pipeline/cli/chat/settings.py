@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,7 +55,7 @@ def provider(chat: Chat, argument: str) -> None:
         lines = [*map(str, chat.pipe.placement), f"there are: {', '.join(available_providers(chat.model.loading))}"]
         chat.terminal.show("\n".join(lines))
         return
-    chat.model.reload({"providers": argument.replace(",", " ").split()}, chat.forks.move)
+    chat.model.reload({"providers": re.sub(r"\s*,\s*", ",", argument).split()}, chat.forks.move)
     _loaded(chat)
 
 
