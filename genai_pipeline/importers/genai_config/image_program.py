@@ -2,7 +2,8 @@
 
 The steps are those of onnxruntime-extensions. What each does there was seen in what onnxruntime-genai 0.18 computes:
 ``Resize`` gives exactly its height and width whatever ``keep_aspect_ratio`` says, ``ConvertRGB`` swaps the channels
-of what ``DecodeImage`` gave, and all but ``Rescale``, ``Normalize`` and ``Permute3D`` take samples of 8 bits only.
+of what ``DecodeImage`` gave, which drops transparency and scales samples of 16 bits; all but ``Rescale``,
+``Normalize`` and ``Permute3D`` take samples of 8 bits only.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ def read_image_program(source: SourceFolder, file: str, report: ImportReport) ->
 def _decode(reader: _Reader, attrs: ConfigNode) -> None:
     colours = attrs.choice("color_space", ("RGB", "BGR"), "RGB")
     reader.swapped = colours == "BGR"
-    reader.steps.append({"decode": {"mode": "RGB"}})
+    reader.steps.append({"decode": {"mode": "RGB", "alpha": "drop", "deep": "scale"}})
 
 
 def _convert(reader: _Reader, _: ConfigNode) -> None:
