@@ -32,6 +32,7 @@ from genai_pipeline.importers.structure.texts import Texts, read_texts
 from genai_pipeline.importers.workflow.dictation import dictates, dictation_text
 from genai_pipeline.importers.workflow.document import DOCUMENT, Document, read_document
 from genai_pipeline.importers.workflow.facts import package_facts, report_keys, sampling_defaults
+from genai_pipeline.importers.workflow.kernels import check_kernels
 from genai_pipeline.importers.workflow.kinds import find_media, mapped_keys, with_profiles
 from genai_pipeline.importers.workflow.older import check_pipeline, state_pairs
 from genai_pipeline.importers.workflow.policies import check_policies, is_policy, samplers_of
@@ -68,6 +69,7 @@ def import_workflow(
         networks, policies = _sorted(folder, document)
         parts = {key: read_part(read_facts(folder.path, file), texts.vocabulary) for key, file in networks.items()}
         texts = within_window(folder, document, parts.values(), texts, report)
+        check_kernels(folder, parts.values(), report)
         assembly = assemble(list(parts.values()))
         _check(folder, document, program, parts, policies, report)
         media = find_media(parts)

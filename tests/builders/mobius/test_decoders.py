@@ -12,7 +12,7 @@ import pytest
 import transformers
 
 import genai_pipeline as gp
-from genai_pipeline.errors import PromptTooLongError
+from genai_pipeline.errors import ImportRefusedError, PromptTooLongError
 from genai_pipeline.importers.genai_config import import_genai_config
 from genai_pipeline.importers.workflow import import_workflow
 
@@ -45,9 +45,11 @@ def _some_sliding(tiny_model: Build) -> Path:
     return tiny_model(transformers.Gemma3ForCausalLM, config)
 
 
-def _hybrid(tiny_model: Build) -> Path:
+def _hybrid(tiny_model: Build, head_dim: int = 64) -> Path:
+    """A quarter of each head is turned by positions."""
     config = transformers.Qwen3NextConfig(
-        **FOUR, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=16, linear_value_head_dim=16,
+        **{**FOUR, "head_dim": head_dim},
+        linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=16, linear_value_head_dim=16,
         num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32, shared_expert_intermediate_size=32,
         layer_types=["linear_attention", "full_attention", "linear_attention", "full_attention"],
     )  # fmt: skip
@@ -123,15 +125,25 @@ def test_a_static_cache_with_heads_side_by_side(
     assert "context_length: 64" in (tmp_path / "made" / "inference_metadata.yaml").read_text()
 
 
+@pytest.mark.parametrize("options", [(), FUSED], ids=["portable", "fused"])
 def test_recurrent_state_between_layers_of_attention(
-    tmp_path: Path, tiny_model: Build, mobius_build: Build, plain: Answer, original: Answer
+    tmp_path: Path, tiny_model: Build, mobius_build: Build, plain: Answer, original: Answer, options: tuple[str, ...]
 ) -> None:
     source = _hybrid(tiny_model)
-    folder = mobius_build(source, *DOCUMENT)
+    folder = mobius_build(source, *DOCUMENT, *options)
     import_workflow(folder, tmp_path / "made")
     expected = [original(source, prompt, COUNT, ENDS) for prompt in PROMPTS]
     assert _ours(tmp_path / "made") == expected
     assert [plain(folder, prompt, COUNT, ENDS) for prompt in PROMPTS] == expected
+
+
+def test_heads_that_turn_too_few_channels_for_the_fused_kernel_are_refused(
+    tmp_path: Path, tiny_model: Build, mobius_build: Build
+) -> None:
+    folder = mobius_build(_hybrid(tiny_model, head_dim=16), *DOCUMENT, *FUSED)
+    with pytest.raises(ImportRefusedError, match="turns 4 channels of a head, and its kernel only multiples of 16"):
+        import_workflow(folder, tmp_path / "made")
+    assert not (tmp_path / "made").exists()
 
 
 def test_a_window_that_attention_operators_have(
