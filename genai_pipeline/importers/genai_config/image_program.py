@@ -149,16 +149,16 @@ def _convert(reader: _Reader, _: ConfigNode) -> None:
 
 def _resize(reader: _Reader, attrs: ConfigNode) -> None:
     height, width = _size(attrs, _SIDE)
-    resample = _FILTERS[attrs.choice("interpolation", tuple(_FILTERS), "CUBIC")]
+    resample = {"resample": _FILTERS[attrs.choice("interpolation", tuple(_FILTERS), "CUBIC")], "passes": "rows_first"}
     attrs.integer("keep_aspect_ratio", 1)
     if not attrs.integer("smart_resize", 0):
         reader.size, reader.multiple = (height, width), None
-        reader.steps.append({"resize": {"size": [height, width], "fit": "stretch", "resample": resample}})
+        reader.steps.append({"resize": {"size": [height, width], "fit": "stretch", **resample}})
         return
     reader.size, reader.multiple = None, _numbers(attrs, patch_size=14) * _numbers(attrs, merge_size=2)
     bounds = {"min_pixels": _numbers(attrs, min_pixels=3136), "max_pixels": _numbers(attrs, max_pixels=12845056)}
     fit = {"fit": "whole_pixel_budget", "multiple": reader.multiple, **bounds, "max_ratio": _RATIO}
-    reader.steps.append({"resize": {**fit, "resample": resample}})
+    reader.steps.append({"resize": {**fit, **resample}})
 
 
 def _crop(reader: _Reader, attrs: ConfigNode) -> None:

@@ -80,14 +80,13 @@ def made(program: ImageProgram, picture: bytes) -> Any:
         [DECODE, ("Resize", BUDGET), RESCALE, NORMALIZE, PERMUTE, ("PixtralImageSizes", None)],
     ],
 )
-@pytest.mark.parametrize(("mode", "height", "width"), [("RGB", 20, 31), ("RGBA", 7, 9), ("L", 33, 24)])
+@pytest.mark.parametrize(("mode", "height", "width"), [("RGB", 20, 31), ("RGBA", 7, 9), ("L", 33, 8)])
 def test_pixels_are_those_of_onnxruntime_genai(
     seeing_folder: Folders, steps: Steps, mode: str, height: int, width: int
 ) -> None:
     folder, picture = seeing_folder(), png(mode, height, width)
     program, report = read(folder.path, steps)
     report.check("the steps")
-    # No picture here becomes wider and lower at once: Pillow 13 resamples those in the other order.
     if program.ends is Ends.SIZED:  # the processor of this type gives the pixels alone
         write(folder.path, steps[:-1])
     theirs = folder.pixels("<start_of_image>", [picture])

@@ -219,6 +219,13 @@ def test_scale_is_against_the_original(program: Build) -> None:
     assert tiled["scale"].tolist() == [2.0, 2.0]
 
 
+def test_rows_may_be_resampled_first(program: Build, draw: Draw) -> None:
+    image = draw("RGB", 60, 9)
+    text = f"[{{decode: {{}}}}, {{resize: {{size: [11, 40], resample: bicubic, passes: rows_first}}}}, {PLAIN}]"
+    wanted = image.resize((40, 60), Image.Resampling.BICUBIC).resize((40, 11), Image.Resampling.BICUBIC)
+    np.testing.assert_array_equal(program(text).run(image, {})["pixels"], np.asarray(wanted).transpose(2, 0, 1))
+
+
 @pytest.mark.parametrize("resample", ["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"])
 def test_resample(resample: str, program: Build, draw: Draw) -> None:
     image = draw("RGB", 31, 22)
