@@ -141,7 +141,10 @@ class Pipeline:
         return Score(self._reader.prompt_tokens(made), result.prompt_logprobs or (), result.usage)
 
     def run(self, inputs: Mapping[str, Any], **options: Any) -> dict[str, Any]:
-        """Run any pipeline: declared inputs and parameters by name in, declared outputs by name out."""
+        """Run any pipeline: declared inputs by name in, declared outputs by name out.
+
+        Declared parameters stand among the inputs, or in ``parameters={...}``.
+        """
         return self._collected(self._reader.read_inputs(inputs, options))
 
     def _collected(self, request: Request) -> dict[str, Any]:

@@ -57,7 +57,8 @@ class RequestReader:
         """A request that gives declared inputs and parameters by name. Raises RequestError or OptionError."""
         rest = dict(given)
         form = self._form(rest)
-        return self._request(self._prompts.inputs(inputs, form.options), form, rest)
+        values = self._prompts.inputs(inputs, rest.pop("parameters", None), form.options)
+        return self._request(values, form, rest)
 
     @property
     def reasons(self) -> bool:

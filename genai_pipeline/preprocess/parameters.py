@@ -20,9 +20,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 def read_parameters(specs: Mapping[str, ParameterSpec], given: Mapping[str, Any]) -> dict[str, Any]:
     """Values of all declared parameters as ``parameters.name``. Raises OptionError by name."""
-    if not isinstance(given, Mapping):
-        raise OptionError(f"parameters must map names to values, not {given!r}", param="parameters")
-    for name in given:
+    for name in _mapping(given):
         if name not in specs:
             hint = nearest(name, specs) or (f"parameters are: {one_of(specs)}" if specs else "it declares none")
             raise OptionError(f"this package has no parameter '{name}'", param=name, hint=hint)
@@ -35,6 +33,21 @@ def read_parameters(specs: Mapping[str, ParameterSpec], given: Mapping[str, Any]
         else:
             raise OptionError(f"parameter '{name}' is required", param=name, hint=f"it is of type {spec.type}")
     return values
+
+
+def together(among_inputs: Mapping[str, Any], given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Parameters that stand among inputs, and those given by themselves. Raises OptionError for one that is in both."""
+    for name in among_inputs.keys() & _mapping(given or {}).keys():
+        raise OptionError(
+            f"the parameter '{name}' is given twice", param=name, hint="among the inputs, or in parameters"
+        )
+    return {**among_inputs, **(given or {})}
+
+
+def _mapping(given: Any) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise OptionError(f"parameters must map names to values, not {given!r}", param="parameters")
+    return given
 
 
 def _check(spec: ParameterSpec, value: Any) -> Any:

@@ -21,7 +21,7 @@ from genai_pipeline.preprocess.given_inputs import MEDIA, GivenInputs, absent, s
 from genai_pipeline.preprocess.items import DIGEST, Item, check_count, publish
 from genai_pipeline.preprocess.media_parts import MediaPart, take_media
 from genai_pipeline.preprocess.package_texts import PackageTexts, placeholder_texts
-from genai_pipeline.preprocess.parameters import read_parameters
+from genai_pipeline.preprocess.parameters import read_parameters, together
 from genai_pipeline.preprocess.reasoning_tags import find_reasoning
 from genai_pipeline.preprocess.slots import Placed
 from genai_pipeline.preprocess.text_reader import Ask, Beside, Messages, known_tokens
@@ -102,12 +102,20 @@ class PromptReader:
         chosen = read_parameters(self._parameters, {} if parameters is None else parameters)
         return self._values({spec.name: ask}, media, chosen, answer)
 
-    def inputs(self, given: Mapping[str, Any], answer: AnswerOptions = _PLAIN_ANSWER) -> dict[str, Any]:
-        """Values of a request that names declared inputs and parameters; a list of messages is a conversation."""
-        inputs, parameters = self._package.inputs, self._parameters
+    def inputs(
+        self,
+        given: Mapping[str, Any],
+        parameters: Mapping[str, Any] | None = None,
+        answer: AnswerOptions = _PLAIN_ANSWER,
+    ) -> dict[str, Any]:
+        """Values of a request that names declared inputs and parameters; a list of messages is a conversation.
+
+        Parameters may stand among the inputs, or by themselves.
+        """
+        inputs, declared = self._package.inputs, self._parameters
         for name in given:
-            if name not in inputs and name not in parameters:
-                known = [*inputs, *parameters]
+            if name not in inputs and name not in declared:
+                known = [*inputs, *declared]
                 hint = nearest(name, known) or f"it takes: {one_of(known)}"
                 raise RequestError(f"this package has no input '{name}'", param=name, hint=hint)
         asks = {
@@ -116,8 +124,8 @@ class PromptReader:
             if name in inputs and name not in self._others and value is not None
         }
         others = {name: value for name, value in given.items() if name in self._others and value is not None}
-        chosen = {name: value for name, value in given.items() if name in parameters}
-        return self._values(asks, others, read_parameters(parameters, chosen), answer)
+        chosen = {name: value for name, value in given.items() if name in declared}
+        return self._values(asks, others, read_parameters(declared, together(chosen, parameters)), answer)
 
     def text(self, tokens: Sequence[int], *, skip_special: bool) -> str:
         """The text of tokens of the main input. Raises RequestError for ids outside the vocabulary."""

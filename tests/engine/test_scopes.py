@@ -80,7 +80,8 @@ def test_a_group_runs_its_stages_per_item_and_its_values_are_lists(open_stages: 
     stages = [{"id": "each", "for_each": "data.rows", "body": body}]
     parameters = {"by": {"type": "integer", "default": 3}}
     pipe = open_stages(stages, {"twice": "each.twice", "more": "each.more"}, parameters=parameters)
-    out = pipe.run({"prompt": "a", "by": 5})
+    out = pipe.run({"prompt": "a"}, parameters={"by": 5})
+    np.testing.assert_equal(out, pipe.run({"prompt": "a", "by": 5}))
     assert [one.tolist() for one in out["twice"]] == [[(4 * row + 3).tolist()] for row in ROWS]
     assert [one.tolist() for one in out["more"]] == [[(5 * (2 * row + 1)).tolist()] for row in ROWS]
 

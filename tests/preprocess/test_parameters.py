@@ -6,7 +6,7 @@ import pytest
 
 from genai_pipeline.errors import OptionError
 from genai_pipeline.metadata.model import ParameterSpec
-from genai_pipeline.preprocess.parameters import read_parameters
+from genai_pipeline.preprocess.parameters import read_parameters, together
 from genai_pipeline.problems import Location
 
 AT = Location("inference_metadata.yaml")
@@ -47,3 +47,12 @@ def test_wrong_values_and_names_are_refused(name: str, value: Any) -> None:
     with pytest.raises(OptionError) as caught:
         read_parameters(SPECS, {"title": "x", name: value})
     assert caught.value.param == name
+
+
+def test_parameters_among_inputs_and_by_themselves_are_one_set() -> None:
+    assert together({"steps": 5}, {"fast": True}) == {"steps": 5, "fast": True}
+    assert together({"steps": 5}, None) == {"steps": 5}
+    with pytest.raises(OptionError, match="the parameter 'steps' is given twice"):
+        together({"steps": 5}, {"steps": 5})
+    with pytest.raises(OptionError, match="must map names to values, not 3"):
+        together({}, 3)  # type: ignore[arg-type]
