@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from genai_pipeline.backends.protocol import LoadedGraph
+from genai_pipeline.backends.protocol import Binding, LoadedGraph
 from genai_pipeline.engine.batch import Batch
 from genai_pipeline.engine.carry import Carry
 from genai_pipeline.engine.choosing import Chooser, Picks, forced_tokens
 from genai_pipeline.engine.given_state import GivenState
 from genai_pipeline.engine.intake import Intake
 from genai_pipeline.engine.lane import Lane
-from genai_pipeline.engine.loop_values import PER_RUN
 from genai_pipeline.engine.rows import compaction, consecutive
 from genai_pipeline.engine.rules import LoopRules
 from genai_pipeline.engine.sequence import NO_ROW, Sequence
@@ -60,7 +59,8 @@ class DecodeLoop:
         self._chooser = Chooser(rules)
         self._suppressed = frozenset(rules.suppressed)
         self._not_first = frozenset(rules.suppressed + rules.not_first)
-        self._per_run = bool(PER_RUN & self._lanes["decode"].loop_reads)
+        lane = self._lanes["decode"]
+        self._tells_step, self._tells_first = "step" in lane.loop_reads, lane.tells_first
         self._given = GivenState(stage.body, keeper.components)
         self._rows: dict[int, Sequence] = {}
         self.reads_any_row = self._lanes["decode"].reads_any_row
@@ -125,6 +125,10 @@ class DecodeLoop:
         self._chooser.prepare(batch)
         self._ran = self._lanes[kind]
         return self._ran.run(batch)
+
+    def bindings(self, kind: str) -> tuple[Binding, ...]:
+        """What a run of a kind runs."""
+        return self._lanes[kind].bindings
 
     def choose(self, batch: Batch, logits: NDArray[np.float32]) -> list[Picks]:
         """The tokens of each row that samples, or its error."""
@@ -211,7 +215,8 @@ class DecodeLoop:
     def _group_key(self, span: Span, sequence: Sequence, widest: int) -> object:
         """Rows with different keys never share a run; some run has ``widest`` tokens per row."""
         equal = not (self._pool.ragged and self._pool.uneven)
-        counters: object = (sequence.num_decoded(span.start), span.start == 0) if self._per_run else None
+        step = sequence.num_decoded(span.start) if self._tells_step else None
+        counters: object = (step, span.start == 0 if self._tells_first else None)
         no_room = self.rules.batches_rows and span.start + widest > self._pool.capacity  # for the padding in its buffer
         if no_room or (span.num_drafts and self.rules.drafts_alone):
             counters = sequence.id

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
 
 from genai_pipeline.backends.placement import GraphPlacement
 from genai_pipeline.backends.protocol import Backend, LoadedGraph, LoadRequest
 from genai_pipeline.config import LoadOptions
+from genai_pipeline.engine.graph_pair import GraphPair
 from genai_pipeline.errors import ProviderUnavailableError
 from genai_pipeline.graph.plan import ComponentPlan, ExecutionPlan, ScopePlan
 
@@ -20,26 +23,51 @@ def load_graphs(
     asked = options.providers
     graphs: dict[str, LoadedGraph] = {}
     for name, component in plan.components.items():
-        graphs[name] = backend.load(
-            _load_request(plan, component, logits.get(name), () if asked is None else asked.of(name))
-        )
+        request = _load_request(plan, component, logits.get(name), () if asked is None else asked.of(name))
+        graphs[name] = _load(backend, request, component)
         resources.callback(graphs[name].close)
     return graphs
+
+
+def _load(backend: Backend, request: LoadRequest, component: ComponentPlan) -> LoadedGraph:
+    """The graph of a component, or both of them."""
+    if component.model_later is None:
+        return backend.load(request)
+    with ExitStack() as undo:
+        both = replace(request, path=str(Path(request.root) / component.model_later))
+        pair = [backend.load(one) for one in (request, both)]
+        for graph in pair:
+            undo.callback(graph.close)
+        if pair[0].logit_rows == pair[1].logit_rows:
+            undo.pop_all()
+            return GraphPair(*pair)
+    # only one of them can give the rows that are asked for alone, so that both give all
+    return _load(backend, replace(request, logits=None), component)
 
 
 def placements(plan: ExecutionPlan, graphs: Mapping[str, LoadedGraph], version: str) -> tuple[GraphPlacement, ...]:
     """What each graph of a package runs on; ``version``: of the backend's runtime."""
     return tuple(
         GraphPlacement.of(
-            graph,
+            loaded,
             package=plan.package.name,
             component=name,
-            model=plan.components[name].model,
+            model=model,
             version=version,
             passed_over=chosen.passed_over if (chosen := plan.components[name].spec.chosen) is not None else (),
         )
         for name, graph in graphs.items()
+        for model, loaded in _files(plan.components[name], graph)
     )
+
+
+def _files(component: ComponentPlan, graph: LoadedGraph) -> Iterator[tuple[str, LoadedGraph]]:
+    """The files of a component, and what is loaded of each."""
+    if isinstance(graph, GraphPair) and component.model_later is not None:
+        yield component.model, graph.first
+        yield component.model_later, graph.later
+    else:
+        yield component.model, graph
 
 
 def logits_ports(scope: ScopePlan) -> Iterator[tuple[str, str]]:

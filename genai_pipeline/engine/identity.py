@@ -18,11 +18,12 @@ def package_identity(plan: ExecutionPlan) -> dict[str, str]:
     digest = hashlib.sha256(plan.package.file.read_bytes())
     for component in sorted(plan.components.values(), key=lambda component: component.spec.name):
         root = component.spec.root or plan.package.root
-        model = root / component.model
-        weights = scan_external_data(model, root).files
-        for name, path in (component.model, model), *sorted(weights.items()):
-            digest.update(name.encode())
-            _add_file(digest, path)
+        for file in filter(None, (component.model, component.model_later)):
+            model = root / file
+            weights = scan_external_data(model, root).files
+            for name, path in (file, model), *sorted(weights.items()):
+                digest.update(name.encode())
+                _add_file(digest, path)
     return {"package": plan.package.name, "digest": digest.hexdigest()}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from genai_pipeline.backends.protocol import Buffer, LoadedGraph
+from genai_pipeline.backends.protocol import Binding, Buffer, LoadedGraph
 from genai_pipeline.engine.batch import Batch
 from genai_pipeline.engine.body_op import BodyOp
 from genai_pipeline.engine.body_stage import BodyStage
@@ -17,6 +17,7 @@ from genai_pipeline.engine.body_values import BodyValue
 from genai_pipeline.engine.buffers import GrowingArray
 from genai_pipeline.engine.carry import Carry
 from genai_pipeline.engine.feeds import BodyReads, Context, local_key
+from genai_pipeline.engine.graph_pair import PairBinding
 from genai_pipeline.engine.loop_values import Frame, LoopValues
 from genai_pipeline.graph.plan import ScopePlan, StagePlan
 from genai_pipeline.kv.pool import KvPool
@@ -40,8 +41,11 @@ class Lane:
         self.carried: list[dict[str, Any]] = []  # what the rows of the last run carry on, row by row
         self._stages = _stages(body, graphs, pool, tokenizers, carry.names)
         self._runs = [stage for stage in self._stages if isinstance(stage, BodyStage)]
+        self.bindings: tuple[Binding, ...] = tuple([stage.binding for stage in self._runs])
         self._values = LoopValues({read for stage in self._runs for read in stage.loop_reads()})
         self.loop_reads = frozenset(name for stage in self._stages for name in stage.loop_names)
+        self._pairs = [stage.binding for stage in self._runs if isinstance(stage.binding, PairBinding)]
+        self.tells_first = bool(self._pairs) or "first" in self.loop_reads
         self._logits_key = logits_key
         self._logit_rows = GrowingArray(np.dtype(np.int64))
         self._gathers = any(stage.graph.logit_rows and stage.gives(logits_key) for stage in self._runs)
@@ -51,6 +55,8 @@ class Lane:
     def run(self, batch: Batch) -> NDArray[np.float32]:
         """Logits [n, vocabulary] of the n tokens of ``batch`` that are read, row by row. Raises GenaiError."""
         rows, counts = batch.rows, batch.counts
+        for pair in self._pairs:
+            pair.choose(first=batch.starts[0] == 0)
         past_width = max(batch.starts)
         for stage in self._runs:
             past_width = max(past_width, self._pool.bind(stage.component, stage.binding, rows, batch.starts, counts))

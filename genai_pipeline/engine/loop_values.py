@@ -115,8 +115,8 @@ VALUES: Mapping[str, Fill] = {
 }
 
 
+# ``step`` and ``first`` are one value for all rows of a run: rows that differ in it are parted (``DecodeLoop``).
 _CONDITIONS = frozenset({"first"})
-PER_RUN = frozenset({"step", "first"})  # one value for all rows of a run: rows that differ in it are parted
 
 
 class LoopValues:

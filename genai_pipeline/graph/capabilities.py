@@ -58,6 +58,7 @@ SUPPORTED: Final = frozenset(
         "kv.window",
         "kv.from",
         "model.borrowed",
+        "model.pair",
         "model.variants",
         "tokenizer.tokenizers",
         "tokenizer.list",

@@ -33,7 +33,27 @@ def resolve_state(
     merged = signature if signature_later is None else _merged(component, signature, signature_later, problems)
     plans = tuple(_resolve_entry(component, kv, merged, others or {}, problems) for kv in component.kv)
     _report_shared_ports(component, plans, problems)
+    if signature_later is not None:
+        for kv, plan in zip(component.kv, plans, strict=True):
+            _check_first_run(component, kv, plan, signature, problems)
     return plans
+
+
+def _check_first_run(
+    component: ComponentSpec, kv: KvSpec, plan: StatePlan, first: GraphSignature, problems: Problems
+) -> None:
+    """The graph for first runs writes the state, and where that is one buffer takes it too."""
+    written = [tensor.present for tensor in plan.tensors if plan.source is None or plan.update != "fixed"]
+    shared = plan.update in ("in_place", "scatter")
+    taken = [tensor.past for tensor in plan.tensors if shared]
+    lost = next((port for port in written if port is not None and port not in first.outputs), None)
+    if lost is not None:
+        message = f"{component.model} has no output '{lost}': what its run adds to the state would be lost"
+        problems.error(kv.at, "kv.pair", message, "export the graph for first runs with its cache")
+    lack = next((port for port in taken if port not in first.inputs), None)
+    if lack is not None:
+        message = f"{component.model} has no input '{lack}', so that it cannot write into the buffer of '{plan.update}'"
+        problems.error(kv.at, "kv.pair", message, "graphs that give back what they add go by update: append")
 
 
 def _merged(

@@ -73,7 +73,6 @@ def test_what_is_supported_has_a_name_that_can_be_declared() -> None:
     [
         ("update: in_place", "update: in_place, history: 64", "kv.history"),
         ("update: in_place", "update: in_place, keep: session", "kv.session"),
-        ("model: model.onnx", "model: {first: a.onnx, later: b.onnx}", "model.pair"),
         ("model: model.onnx", "model: model.onnx\n    batch: pack", "batch.pack"),
         ("model: model.onnx", "model: model.onnx\n    span: {first: whole, later: 4}", "span"),
         ("run: decoder", "run: decoder\n        state: read", "state.read"),
