@@ -18,6 +18,10 @@ DROPPED: Final[Mapping[str, str]] = {
     "model.eot_token_id": _MARKS,
     "model.bor_token_id": _MARKS,
     "model.eor_token_id": _MARKS,
+    "model.vision_start_token_id": "the chat template writes it",
+    "model.video_token_id": "films are not among the inputs",
+    "model.audio_token_id": "sounds are not among the inputs",
+    "model.boa_token_id": "sounds are not among the inputs",
     "model.prompt_templates": "the chat template takes its place",
     "engine": "batching and its limits are options of load and serve",
     "speculative": "drafts change no answer; they are chosen when the package is loaded",
@@ -26,10 +30,6 @@ REFUSED: Final[Mapping[str, tuple[str, str]]] = {
     "model.decoder.pipeline": (
         "a decoder cut into a row of graphs",
         "export it as one graph, or write a component for each graph by hand",
-    ),
-    "model.speech": (
-        "a sound part beside text",
-        "sounds need a preprocess program and placeholders: write them by hand",
     ),
     "model.decoder.state_groups": ("state that layers share in groups", "export with state for each layer"),
 }
@@ -56,6 +56,11 @@ def refuse_parts(config: ConfigNode, report: ImportReport) -> None:
         node = _at(config, path)
         if node is not None and node.value not in ([], {}) and (not node.keys or "filename" in node):
             report.refused(config.file, path, why, hint)
+    model = config.mapping("model")
+    for part in ("vision", "speech") if "encoder" in model else ():
+        if "filename" in model.mapping(part):
+            why = "pictures or sounds beside an encoder and a decoder"
+            report.refused(config.file, model.at(part), why, "write the package by hand: docs/metadata.md")
 
 
 def report_other_keys(config: ConfigNode, report: ImportReport) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from genai_pipeline.importers.config_node import ConfigNode
 from genai_pipeline.importers.genai_config.decoder import read_decoder
 from genai_pipeline.importers.genai_config.embedding import EMBEDS, EmbeddingPart, decoder_stage, read_embedding
+from genai_pipeline.importers.genai_config.hearing import refuse_speech
 from genai_pipeline.importers.genai_config.image_program import PROGRAM
 from genai_pipeline.importers.genai_config.package_parts import (
     PackageParts,
@@ -45,6 +46,9 @@ def multimodal_package(source: SourceFolder, config: ConfigNode, name: str, repo
     decoder = read_decoder(source, model.need("decoder"), report)
     embedding = read_embedding(source, model, decoder, report)
     marks = read_marks(source, model, report)
+    refuse_speech(source, model, report)
+    if VISION not in model:
+        report.check(str(source.path))  # it hears, but does not see
     session = dict(decoder.component.session)
     vision = read_vision(source, model, marks[0] if marks else None, session, report)
     settings = read_settings(config, model, report)

@@ -20,7 +20,7 @@ from genai_pipeline.problems import one_of
 
 _TOKEN_KEY: Final = "image_token_id"
 _WHY: Final[Mapping[str, str]] = {
-    "phi3v": "numbered marks (<|image_1|>), and negative numbers in place of tokens",
+    "phi3v": "numbered marks (<|image_1|>) that become negative numbers in place of tokens",
     "phi4mm": "numbered marks (<|image_1|>, <|audio_1|>), and how many rows a tile or a sound has",
     "gemma4": "rows whose number its own step tells",
     "lfm2_vl": "as many marks as patches of a picture of any size",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from numpy.typing import NDArray
+from onnx import helper
 from PIL import Image
 
 import genai_pipeline as gp
@@ -52,6 +54,22 @@ def imported(folder: Any, target: Path) -> Path:
     _, problems = gp.validate(target)
     assert problems == ()
     return target
+
+
+def halved(path: Path, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+    """Gives ports of a graph 16 bits."""
+    model = onnx.load(path)
+    for port in (*model.graph.input, *model.graph.output):
+        if port.name in (*inputs, *outputs):
+            port.type.tensor_type.elem_type = onnx.TensorProto.FLOAT16
+    for node in model.graph.node:
+        node.input[:] = [f"{name}_wide" if name in inputs else name for name in node.input]
+        node.output[:] = [f"{name}_wide" if name in outputs else name for name in node.output]
+    for name in inputs:
+        model.graph.node.insert(0, helper.make_node("Cast", [name], [f"{name}_wide"], to=onnx.TensorProto.FLOAT))
+    for name in outputs:
+        model.graph.node.append(helper.make_node("Cast", [f"{name}_wide"], [name], to=onnx.TensorProto.FLOAT16))
+    onnx.save(model, path)
 
 
 @pytest.mark.parametrize(("axes", "number"), [(3, 1), (3, 2), (2, 0), (2, 1)])
@@ -121,3 +139,37 @@ def test_pictures_as_patches(seeing_folder: Folders, tmp_path: Path, sizes: list
         ours = pipe.generate("what?", images=seen, max_new_tokens=COUNT)
     assert ours.usage.prompt_tokens == len(tokens)
     assert list(ours.tokens) == folder.answer(tokens, [p[::BLOCK, ::BLOCK] for p in seen], COUNT) == theirs
+
+
+def test_every_key_has_a_row(seeing_folder: Folders, tmp_path: Path) -> None:
+    folder = seeing_folder()
+
+    def edit(config: dict[str, Any]) -> None:
+        config["model"] |= {"image_token_id": 7, "vision_start_token_id": 6, "video_token_id": 5, "audio_token_id": 4}
+        config["model"]["vision"] |= {"tokens_per_second": 2.0, "window_size": 0, "run_options": {}}
+        config["model"]["vision"]["session_options"] = {"provider_options": [], "intra_op_num_threads": 1}
+
+    folder.reconfigure(edit)
+    report = import_genai_config(folder.path, tmp_path / "made")
+    rows = {(row.file, row.key): row for row in report.rows}
+    assert not [row for row in report.rows if "no such key" in row.detail]
+    assert rows["genai_config.json", "model.image_token_id"].outcome == "mapped"
+    assert rows["genai_config.json", "model.vision.window_size"].outcome == "dropped"
+    assert rows["processor_config.json", "processor.transforms[1]"].outcome == "mapped"
+    assert "<image_soft_token>" in rows["chat_template.jinja", "<start_of_image>"].detail
+
+
+def test_graphs_of_halves_give_the_same_tokens(seeing_folder: Folders, tmp_path: Path) -> None:
+    """As folders for a GPU have them: pixels, rows and embeddings of 16 bits."""
+    folder, seen = seeing_folder(), pictures(1)
+    for file, inputs, outputs in (
+        ("vision.onnx", ("pixel_values",), ("image_features",)),
+        ("embedding.onnx", ("image_features",), ("inputs_embeds",)),
+        ("model.onnx", ("inputs_embeds",), ()),
+    ):
+        halved(folder.path / file, inputs, outputs)
+    prompt = "<|im_start|>user\n<start_of_image>what?<|im_end|>\n<|im_start|>assistant\n"
+    tokens, theirs = folder.theirs(prompt, [png(seen[0])], COUNT)
+    with gp.load(imported(folder, tmp_path / "made")) as pipe:
+        ours = list(pipe.generate("what?", images=seen, max_new_tokens=COUNT).tokens)
+    assert ours == folder.answer(tokens, seen, COUNT) == theirs
