@@ -66,6 +66,9 @@ class NxrtBinding:
     def cancel(self) -> None:
         """Without effect: this runtime ends its runs itself."""
 
+    def resume(self) -> None:
+        """Nothing: no run was kept from its end."""
+
     def close(self) -> None:
         """Let go of buffers and results."""
         for held in (self._inputs, self._views, self._outputs, self._results):

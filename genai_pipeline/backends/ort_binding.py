@@ -77,7 +77,6 @@ class OrtBinding:
             # The runtime would write into the last run's result, whose shape may differ.
             self._io.bind_output(port, graph.place)
             self._order.setdefault(port, len(self._order))
-        self._options.terminate = False
         start = perf_counter()
         try:
             graph.native.run_with_iobinding(self._io, self._options)
@@ -104,8 +103,12 @@ class OrtBinding:
         self._io.bind_input(port, place, element_number(buffer.dtype), buffer.shape, buffer.address)
 
     def cancel(self) -> None:
-        """End the run in progress: the runtime looks between nodes."""
+        """End the run in progress, and those that follow: the runtime looks between nodes, inside subgraphs too."""
         self._options.terminate = True
+
+    def resume(self) -> None:
+        """Let runs go on to their end again."""
+        self._options.terminate = False
 
     def close(self) -> None:
         """Let go of session and buffers."""

@@ -113,10 +113,13 @@ class Binding(Protocol):
         """The value of an output that was bound to None, on the host, valid until the next run."""
 
     def cancel(self) -> None:
-        """End the run in progress, from any thread: it raises GraphRunError. Later runs are not affected.
+        """End the run in progress, and those that follow, until ``resume``: they raise GraphRunError. From any thread.
 
-        Without effect where nothing runs, or where the graph's abilities do not name it.
+        Without effect where the graph's abilities do not name it.
         """
+
+    def resume(self) -> None:
+        """Let runs go on to their end again. From any thread."""
 
 
 class LoadedGraph(Protocol):

@@ -192,6 +192,10 @@ class _TwinBinding:
         """End the first side's run in progress."""
         self._inner.cancel()
 
+    def resume(self) -> None:
+        """Let runs go on to their end again."""
+        self._inner.resume()
+
     def _read(self, buffer: Buffer) -> NDArray[Any]:
         if buffer.device == "cpu":
             return buffer.array().copy()

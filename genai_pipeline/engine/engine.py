@@ -50,11 +50,12 @@ class Engine:
         self._walk = walk
         self._drafting = [loop.drafting for loop in loops.values() if loop.drafting is not None]
         self._listener = listener
-        self._requests = Requests(walk, loops, outputs, scheduler, listener, self._start_op, self._post)
+        self._requests = Requests(walk, loops, outputs, scheduler, listener, self._start_op, self._post, self._gave_up)
         self._stepper = Stepper(loops, scheduler, self._requests, paces, listener)
         self._inbox: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._side_lane = SideLane(runners.jobs, self._inbox.put, self._requests.finish_side_run)
         self._op_lane = OpLane(runners.ops, self._inbox.put, self._requests.finish_op)
+        self._current_runs = (self._stepper.current, self._side_lane.current)
         self._max_requests = max_requests
         self._entering = 0  # requests in the inbox
         self._lock = threading.RLock()  # orders submissions against closing
@@ -89,6 +90,9 @@ class Engine:
     def _start_op(self, prepared: OpCall) -> None:
         self._op_lane.start(prepared)
 
+    def _gave_up(self) -> None:
+        self._side_lane.current.end_if_unwanted()
+
     def _begin(self, state: RequestState) -> Work:
         try:
             return self._walk.begin(state)
@@ -107,8 +111,14 @@ class Engine:
             self._requests.enter(state, work)
 
     def cancel(self, state: RequestState) -> None:
-        """End a request from any thread; its stream then ends with ``cancelled``. Harmless when it has ended."""
+        """End a request from any thread; its stream then ends with ``cancelled``. Harmless when it has ended.
+
+        A run that is in progress for nobody else ends at once.
+        """
         self._inbox.put(lambda: self._requests.end(state, "cancelled", None))
+        state.given_up = True
+        for current in self._current_runs:
+            current.end_if_unwanted()
 
     def call(self, function: Callable[[], T]) -> T:
         """Run ``function`` on the engine thread between two steps, and give what it gives."""
@@ -131,11 +141,13 @@ class Engine:
         return result.result()
 
     def close(self) -> None:
-        """Stop the thread; requests that still run end with EngineClosedError."""
+        """Stop the thread; requests that still run end with EngineClosedError, and runs in progress at once."""
         with self._lock:
             if self._closed is None:
                 self._closed = EngineClosedError("the pipeline is closed")
                 self._inbox.put(lambda: None)
+        for current in self._current_runs:
+            current.close()
         if threading.current_thread() is not self._thread:
             self._thread.join()
             self._side_lane.close()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from genai_pipeline.backends.protocol import Buffer, LoadedGraph
+from genai_pipeline.backends.protocol import Binding, Buffer, LoadedGraph
 from genai_pipeline.engine.body_stage import port_bindings, shape_rule
 from genai_pipeline.engine.feeds import as_port
 from genai_pipeline.engine.outer_values import digest
@@ -102,6 +102,11 @@ class JobStage:
             return None
         parts = [self.path.encode(), *(name.encode() + digest(array) for name, array in sorted(inputs.items()))]
         return hashlib.blake2b(b"\0".join(parts), digest_size=16).digest()
+
+    @property
+    def bindings(self) -> tuple[Binding, ...]:
+        """What a run runs."""
+        return (self._binding,)
 
     def run(self, jobs: Sequence[Job]) -> list[Arrays]:
         """Outputs by value key for each job. Raises GraphRunError."""

@@ -67,6 +67,7 @@ class RequestState:
         "admitted",
         "done",
         "first_token",
+        "given_up",
         "graph_seconds",
         "held",
         "last_token",
@@ -93,6 +94,7 @@ class RequestState:
         self.num_cached = 0
         self.notes: list[str] = []
         self.done = False
+        self.given_up = False  # by its consumer; set on any thread, and the engine ends it when it comes to that
         self.admitted: float | None = None
         self.first_token: float | None = None
         self.last_token: float | None = None

@@ -43,6 +43,7 @@ class Requests:
         listener: Listener,
         start_op: Callable[[OpCall], None],
         post: Callable[[Callable[[], None]], None],
+        gave_up: Callable[[], None],
     ) -> None:
         self.live: dict[int, TokenSequence] = {}
         self._jobs: dict[int, Job] = {}  # waiting or in the side lane
@@ -51,6 +52,7 @@ class Requests:
         self._outputs = outputs
         self._start_op = start_op
         self._post = post  # has the engine thread do something in its next round
+        self._gave_up = gave_up  # a request has ended whose job is in the side lane
         self._loops = loops
         self._searches = {id: SearchQueue(loop.rules.bounds) for id, loop in loops.items()}
         self._scheduler = scheduler
@@ -105,9 +107,12 @@ class Requests:
     def finish_side_run(self, result: SideResult) -> None:
         """A side run is over: move its requests on, unless they have ended meanwhile."""
         self._scheduler.end_side_run([job.request.request.queueing.key for job in result.jobs])
+        for job in result.jobs:
+            del self._jobs[job.id]
+        if result.outputs is None:  # given up; where the engine closes, their requests are told so next
+            return
         self._listener.ran_aside(result)
         for job, outputs in zip(result.jobs, result.outputs, strict=True):
-            del self._jobs[job.id]
             job.request.graph_seconds += result.stopped - result.started
             if job.request.done:
                 continue
@@ -146,6 +151,8 @@ class Requests:
         for end in ends[:-1]:
             state.request.emit(end)
         self._close(state, ends[-1], {})
+        if any(job.request is state for job in self._jobs.values()):
+            self._gave_up()
 
     def end_all(self, error: GenaiError) -> None:
         """End every request with an error."""

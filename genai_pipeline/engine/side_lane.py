@@ -8,15 +8,19 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from genai_pipeline.engine.interruption import CurrentRun, RunGivenUpError
 from genai_pipeline.engine.job import Arrays, Job, JobStage
-from genai_pipeline.errors import GenaiError
+from genai_pipeline.errors import EngineClosedError, GenaiError
 
 
 class SideResult(NamedTuple):
-    """What a run gave: per job its outputs by value key, or the error that ends its request."""
+    """What a run gave: per job its outputs by value key, or the error that ends its request.
+
+    None: the run was given up, as all these requests were.
+    """
 
     jobs: tuple[Job, ...]
-    outputs: tuple[Arrays | GenaiError, ...]
+    outputs: tuple[Arrays | GenaiError, ...] | None
     started: float
     stopped: float
 
@@ -31,6 +35,7 @@ class SideLane:
         self._stages = stages
         self._post = post
         self._done = done
+        self.current = CurrentRun()
         self._batches: queue.SimpleQueue[tuple[Job, ...] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._main, name="genai-side-lane", daemon=True) if stages else None
         if self._thread is not None:
@@ -41,7 +46,8 @@ class SideLane:
         self._batches.put(tuple(jobs))
 
     def close(self) -> None:
-        """Wait for the run in progress, and stop."""
+        """End the run in progress, and stop."""
+        self.current.close()
         self._batches.put(None)
         if self._thread is not None:
             self._thread.join()
@@ -58,20 +64,24 @@ class SideLane:
     def _run(self, jobs: tuple[Job, ...]) -> SideResult:
         """Run a batch; when it fails, its jobs alone, so that only those at fault end."""
         stage, started = self._stages[jobs[0].stage], time.perf_counter()
-        outputs: list[Arrays | GenaiError] = []
         try:
-            outputs += stage.run(jobs)
+            outputs: tuple[Arrays | GenaiError, ...] | None = self._outputs(stage, jobs)
+        except RunGivenUpError:
+            outputs = None
+        return SideResult(jobs, outputs, started, time.perf_counter())
+
+    def _outputs(self, stage: JobStage, jobs: Sequence[Job]) -> tuple[Arrays | GenaiError, ...]:
+        """Raises RunGivenUpError."""
+        try:
+            return tuple(self.current.of([job.request for job in jobs], stage.bindings, lambda: stage.run(jobs)))
         except GenaiError as error:
-            outputs += [error] if len(jobs) == 1 else [_alone(stage, job) for job in jobs]
-        return SideResult(jobs, tuple(outputs), started, time.perf_counter())
+            return (error,) if len(jobs) == 1 else tuple([self._alone(stage, job) for job in jobs])
 
-
-def _alone(stage: JobStage, job: Job) -> Arrays | GenaiError:
-    try:
-        (outputs,) = stage.run([job])
-    except GenaiError as error:
-        return error
-    return outputs
+    def _alone(self, stage: JobStage, job: Job) -> Arrays | GenaiError:
+        try:
+            return self._outputs(stage, [job])[0]
+        except RunGivenUpError:
+            return EngineClosedError("the run was given up")  # its request has ended, or the engine closes
 
 
 def _fail(cause: BaseException) -> None:

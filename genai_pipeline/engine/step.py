@@ -12,6 +12,7 @@ from genai_pipeline.engine.beams import Search
 from genai_pipeline.engine.choosing import Picks, accept
 from genai_pipeline.engine.decode_loop import DecodeLoop
 from genai_pipeline.engine.events import end_token_event, token_event
+from genai_pipeline.engine.interruption import CurrentRun, RunGivenUpError
 from genai_pipeline.engine.listeners import Listener
 from genai_pipeline.engine.pace import Pace
 from genai_pipeline.engine.requests import Requests
@@ -50,6 +51,7 @@ class Stepper:
         self._finish = requests.finish_sequence
         self._end_search = requests.end_search
         self._listener = listener
+        self.current = CurrentRun()
 
     def execute(self, plan: StepPlan) -> None:
         """Preempt, admit, then run every run of the plan as its own transaction."""
@@ -92,7 +94,10 @@ class Stepper:
         loop.reserve(batch)
         started = time.perf_counter()
         try:
-            logits = loop.run(kind, batch)
+            requests = [sequence.request for sequence in batch.sequences]
+            logits = self.current.of(requests, loop.bindings(kind), lambda: loop.run(kind, batch))
+        except RunGivenUpError:
+            return  # all its requests are about to end
         except GenaiError as error:
             self._listener.failed(kind, batch)
             self._isolate(loop, kind, batch, error)

@@ -209,6 +209,10 @@ class SeparateBinding:
         """End the run in progress."""
         self._inner.cancel()
 
+    def resume(self) -> None:
+        """Let runs go on to their end again."""
+        self._inner.resume()
+
     def close(self) -> None:
         """Let go of buffers."""
         self._inputs.clear()

@@ -45,6 +45,7 @@ class ReferenceBinding:
         return self.results[port]
 
     def cancel(self) -> None: ...
+    def resume(self) -> None: ...
 
 
 @dataclass
