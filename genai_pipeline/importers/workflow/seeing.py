@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from genai_pipeline.importers.config_node import ConfigNode
 from genai_pipeline.importers.mixers import WORDS, row_changes, stages_without_slots
-from genai_pipeline.importers.optimum.image_program import FILE as PROCESSOR_FILE
-from genai_pipeline.importers.optimum.image_program import image_program
 from genai_pipeline.importers.picture_rows import said_rows
 from genai_pipeline.importers.report import ImportReport
 from genai_pipeline.importers.source_folder import SourceFolder
@@ -22,13 +20,12 @@ from genai_pipeline.importers.structure.findings import certain
 from genai_pipeline.importers.structure.parts import Assembly, Part
 from genai_pipeline.importers.structure.texts import Texts, token_texts
 from genai_pipeline.importers.workflow.document import DOCUMENT, Document
-from genai_pipeline.importers.workflow.programs import read_program
+from genai_pipeline.importers.workflow.eyes import FEATURES, Eye, read_eye
 from genai_pipeline.metadata.yaml_reader import read_text
 
 COMMENT: Final = "Imported from an inference-metadata document: see each picture, then write the answer."
 _MOST: Final = 8  # pictures of a request
 _TOKEN_KEYS: Final = ("image_placeholder_token_id", "image_token_id", "image_token_index")
-_FIXED_RANK: Final = 3  # batch, rows, width
 _HINT: Final = "write the package by hand: docs/metadata.md"
 
 
@@ -53,7 +50,8 @@ def find_sight(parts: Mapping[str, Part]) -> Sight | None:
     ((mixer, tokens, places),) = mixers
     eye = next(name for name in parts if name not in (decoders[0], mixer))
     rows = [port.name for port in parts[eye].rows if (port.shape or ("",))[-1] == _width(parts[mixer], places)]
-    if len(rows) != 1 or parts[eye].port_of("tokens") is not None or _embeds(parts[decoders[0]]) is None:
+    sees = any(port.dtype.startswith("float") for port in parts[eye].facts.inputs.values())
+    if len(rows) != 1 or not sees or _embeds(parts[decoders[0]]) is None:
         return None
     return Sight(eye, mixer, decoders[0], rows[0], tokens, places)
 
@@ -74,32 +72,31 @@ def seeing_fields(
     report: ImportReport,
 ) -> dict[str, Any]:
     """The metadata of a vision-language model. What the answer depends on and nothing says is refused."""
-    eye, mixer = parts[sight.eye], parts[sight.mixer]
+    mixer = parts[sight.mixer]
     _check_mixer(folder, mixer, sight, report)
-    program, pixels = _program(folder, document, eye, report)
+    eye = read_eye(folder, document, parts[sight.eye], sight.rows, report)
     token, text = _slot_token(folder, document, report)
-    features, see = _see(eye, sight, pixels, report)
     shifted = stages_without_slots({"images": token})
     (mixed,) = mixer.facts.outputs
     embed = {"run": sight.mixer, "inputs": {sight.tokens: WORDS, sight.places: "blank"}, "outputs": {mixed: "plain"}}
-    spliced = {"into": "plain", "features": features, "at": "images.positions"}
+    spliced = {"into": "plain", "features": FEATURES, "at": "images.positions"}
     splice = {"op": "splice", "inputs": spliced, "outputs": {"result": "embeds"}}
     component, run = _decoder(parts[sight.decoder], sight, texts)
     blank = {"id": "blank", "op": "fill", "with": _blank(mixer, sight, report), "outputs": {"result": "blank"}}
-    placeholder = {"token": text, "count": _count(folder, eye, sight, program, report)}
+    placeholder = {"token": text, "count": _count(folder, eye, report)}
     pictures = {"modality": "image", "program": "picture", "placeholder": placeholder, "max_items": _MOST}
     return {
         "inputs": {"prompt": {"modality": "text"}, "images": {**pictures, "required": False}},
         "outputs": {"text": {"modality": "text", "value": "generate.text"}},
         "tokenizer": _tokenizer(texts, report),
-        "preprocess": {"picture": program},
+        "preprocess": {"picture": eye.steps},
         "components": {
-            sight.eye: {"model": eye.facts.file},
+            sight.eye: eye.component(),
             sight.mixer: {"model": mixer.facts.file},
             sight.decoder: component,
         },
         "stages": [
-            *see,
+            eye.stage(sight.eye),
             blank,
             {"id": "generate", "loop": "decode", "prompt": "prompt.tokens", "body": [*shifted, embed, splice, run],
              "logits": "logits"},
@@ -135,37 +132,6 @@ def _check_mixer(folder: SourceFolder, mixer: Part, sight: Sight, report: Import
         report.refused(DOCUMENT, f"components.{sight.mixer}", why, _HINT)
 
 
-def _program(
-    folder: SourceFolder, document: Document, eye: Part, report: ImportReport
-) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """The steps for a picture, and what each input of the eye is bound to."""
-    declared = read_program(document.root, "image", report)
-    if declared is None and folder.has(PROCESSOR_FILE):
-        steps, tiles = image_program(folder.json(PROCESSOR_FILE), report)
-        if tiles:
-            report.refused(PROCESSOR_FILE, "", "cuts pictures into tiles, whose text no document says", _HINT)
-    elif declared is not None:
-        steps = list(declared.steps)
-    else:
-        why = f"missing, and there is no {PROCESSOR_FILE}: how pictures become pixels is not said"
-        report.refused(DOCUMENT, "preprocessing.image", why, f"put the model's {PROCESSOR_FILE} into the folder")
-        steps = []
-    pixels = [name for name, port in eye.facts.inputs.items() if port.dtype.startswith("float")]
-    for name in (name for name in eye.facts.inputs if name not in pixels[:1]):
-        report.refused(eye.facts.file, name, "an input that no picture gives", _HINT)
-    return steps, dict.fromkeys(pixels[:1], "images.pixels")
-
-
-def _see(eye: Part, sight: Sight, pixels: dict[str, str], report: ImportReport) -> tuple[str, list[dict[str, Any]]]:
-    """The stage that makes rows of each picture, and the name of those rows."""
-    shape = eye.facts.outputs[sight.rows].shape or ()
-    if len(shape) != _FIXED_RANK:
-        why = f"gives rows of all pictures as one matrix {list(shape)}; whose they are is not said"
-        report.refused(eye.facts.file, sight.rows, why, _HINT)
-    stage = {"id": "see", "run": sight.eye, "for_each": "images", "inputs": pixels, "outputs": {sight.rows: "features"}}
-    return "features", [stage]
-
-
 def _slot_token(folder: SourceFolder, document: Document, report: ImportReport) -> tuple[int, str]:
     """The token that stands for a row of a picture, by id and text."""
     configs = (document.root.mapping("pipeline").mapping("vision"), folder.optional_json("config.json"))
@@ -184,14 +150,11 @@ def _slot_token(folder: SourceFolder, document: Document, report: ImportReport) 
     return 1, "<image>"
 
 
-def _count(
-    folder: SourceFolder, eye: Part, sight: Sight, program: list[dict[str, Any]], report: ImportReport
-) -> int | str:
+def _count(folder: SourceFolder, eye: Eye, report: ImportReport) -> int | str:
     """Rows of a picture: what the graph fixes, what the program counts, or what configs say."""
-    shape = eye.facts.outputs[sight.rows].shape or ()
-    if len(shape) == _FIXED_RANK and isinstance(shape[1], int):
-        return shape[1]
-    if any("patchify" in step for step in program):
+    if eye.fixed_rows is not None:
+        return eye.fixed_rows
+    if eye.is_patched:
         return "images.tokens"
     said = said_rows(folder.optional_json("config.json"), folder.optional_json("processor_config.json"), report)
     if said is None:

@@ -18,6 +18,7 @@ from genai_pipeline.metadata.load import METADATA_FILE
 from genai_pipeline.testing.builder import GraphBuilder, Value
 from genai_pipeline.testing.graphs import senses
 from genai_pipeline.testing.graphs.decoder import EMBED_SIZE
+from genai_pipeline.testing.graphs.mixing import patch_eye_graph
 from genai_pipeline.testing.media import COLOURS, MediaPackage, write_vlm
 from genai_pipeline.testing.packages import metadata_text, write_graph
 from genai_pipeline.testing.signals import quarters
@@ -229,8 +230,11 @@ def test_what_reads_speech_in_another_way_is_refused_by_name(tmp_path: Path) -> 
 # ---- pictures
 
 
-def eye(colours: list[int]) -> GraphBuilder:
-    """``pixel_values`` [batch, 3, 4, 4] -> ``image_features`` [batch, 4, 4]: the words of the quarters' colours."""
+def eye(colours: list[int], *, matrix: bool = False) -> GraphBuilder:
+    """``pixel_values`` [batch, 3, 4, 4] -> ``image_features`` [batch, 4, 4]: the words of the quarters' colours.
+
+    ``matrix``: the rows of all pictures one below the other, [rows, 4].
+    """
     graph = GraphBuilder("eye")
     pixels = graph.input("pixel_values", "float32", ["batch", 3, senses.SIDE, senses.SIDE])
     half = senses.SIDE // 2
@@ -239,7 +243,10 @@ def eye(colours: list[int]) -> GraphBuilder:
     bits = graph.cast(graph.op("Greater", quarter, 0.5), "int64")
     code = graph.op("ReduceSum", graph.op("Mul", bits, np.array([1, 2, 4], np.int64)), [-1], keepdims=0)
     rows = graph.op("Gather", senses.embedding_rows(colours), code)
-    graph.output("image_features", rows, "float32", ["batch", 4, EMBED_SIZE])
+    if matrix:
+        graph.output("image_features", graph.op("Reshape", rows, [-1, EMBED_SIZE]), "float32", ["rows", EMBED_SIZE])
+    else:
+        graph.output("image_features", rows, "float32", ["batch", 4, EMBED_SIZE])
     return graph
 
 
@@ -323,6 +330,51 @@ def test_pictures_are_seen_in_pieces_and_beside_each_other(vlm: MediaPackage) ->
         assert pipe.generate("what?", images=[quarters(*one)], **options).text == "".join(one)
         assert pipe.generate("what?", images=[quarters(*one), quarters(*two)], **options).text == "".join((*one, *two))
         assert pipe.generate("what?", **options).text == ""
+
+
+def sees_one_and_two(folder: Path) -> None:
+    """One picture, and two at once, each told by its quarters."""
+    one, two = ("red", "green", "blue", "white"), ("blue", "blue", "red", "white")
+    with gp.load(folder, prefill_chunk=3) as pipe:
+        found = pipe.generate("what?", images=[quarters(*one), quarters(*two)], temperature=0).text
+        assert found == "".join((*one, *two))
+        streams = [pipe.stream("what?", images=[quarters(*colours)], temperature=0) for colours in (one, two, one)]
+        texts = ["".join(event.text for event in stream) for stream in streams]
+    assert texts == ["".join(one), "".join(two), "".join(one)]
+
+
+def test_an_eye_that_gives_one_matrix_sees_one_picture_in_each_run(vlm: MediaPackage) -> None:
+    write_graph(vlm.path / "vision.onnx", eye(vlm.vocabulary.id_list(COLOURS), matrix=True))
+    (vlm.path / "config.json").write_text(json.dumps({"image_seq_length": 4}))
+    made = imported(*ready(vlm, vlm_older(vlm)))
+    sees_one_and_two(made)
+    assert "batch: none" in (made / METADATA_FILE).read_text()
+
+
+def patched(package: MediaPackage, **patchify: Any) -> Document:
+    """An eye of patches, two by two to a row, and a program that makes them."""
+    write_graph(package.path / "vision.onnx", patch_eye_graph(package.vocabulary.id_list(COLOURS), 2, 24))
+    document = vlm_older(package)
+    transforms = document["preprocessing"]["image"]["transforms"]
+    transforms[2]["size"] = 8
+    transforms += [{"op": "normalize", "mean": [0.5] * 3, "std": [0.5] * 3}, {"op": "patchify", **patchify}]
+    return document
+
+
+def test_an_eye_of_patches_takes_their_grid_too(vlm: MediaPackage) -> None:
+    made = imported(*ready(vlm, patched(vlm, patch_size=2, merge_size=2, temporal_patch_size=2)))
+    sees_one_and_two(made)
+    text = (made / METADATA_FILE).read_text()
+    assert "image_grid_thw: images.grid" in text
+    assert "count: images.tokens" in text
+
+
+def test_an_eye_that_takes_what_its_program_does_not_make_is_refused(vlm: MediaPackage) -> None:
+    document = patched(vlm, patch_size=2, merge_size=2)
+    del document["preprocessing"]["image"]["transforms"][-1]
+    message = refusal(*ready(vlm, document))
+    assert "pixel_values: takes patches, and the program makes pixels" in message
+    assert "image_grid_thw: an input that no picture gives" in message
 
 
 def test_a_program_of_the_processor_beside_the_document_is_taken(vlm: MediaPackage) -> None:
