@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from genai_pipeline.backends.placement import Shortfall
 from genai_pipeline.backends.protocol import Abilities, Binding, Buffer, LoadedGraph, Memory
-from genai_pipeline.graph.signature import GraphSignature
+from genai_pipeline.graph.signature import GraphSignature, joined
 
 
 class GraphPair:
@@ -24,14 +24,7 @@ class GraphPair:
     def __init__(self, first: LoadedGraph, later: LoadedGraph) -> None:
         assert first.logit_rows == later.logit_rows, "both give their logits in one form"
         self.first, self.later = first, later
-        one, two = first.signature, later.signature
-        self._signature = GraphSignature(
-            inputs={**two.inputs, **one.inputs},
-            outputs={**two.outputs, **one.outputs},
-            opset=two.opset,
-            metadata=two.metadata,
-            windows={**two.windows, **one.windows},
-        )
+        self._signature = joined(first.signature, later.signature)
 
     @property
     def signature(self) -> GraphSignature:
@@ -97,10 +90,10 @@ class GraphPair:
         """A binding of both."""
         return PairBinding(self.first, self.later)
 
-    def end_profile(self) -> Path | None:
-        """The profile of later runs, which are most."""
-        self.first.end_profile()
-        return self.later.end_profile()
+    def end_profile(self) -> Iterable[NodeRun]:
+        """What ran of both."""
+        yield from self.first.end_profile()
+        yield from self.later.end_profile()
 
     def close(self) -> None:
         """Free both."""

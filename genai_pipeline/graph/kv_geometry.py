@@ -12,7 +12,7 @@ from genai_pipeline.graph.kv_axes import LENGTH, of_layer, tensor_shape
 from genai_pipeline.graph.kv_given import fixed_length, given_port, port_fault
 from genai_pipeline.graph.kv_ports import StatePort, pair_ports
 from genai_pipeline.graph.plan import StatePlan, StateTensor
-from genai_pipeline.graph.signature import GraphSignature
+from genai_pipeline.graph.signature import GraphSignature, joined
 from genai_pipeline.graph.uses import below
 from genai_pipeline.metadata.model import ComponentSpec, KvSpec
 from genai_pipeline.problems import Problems, folded
@@ -69,13 +69,7 @@ def _merged(
                 message = f"'{name}' differs between {component.model} and {component.model_later}: {fault}"
                 found.error(below(component.at, "model"), "kv.pair", message, "both graphs work on one state")
     problems.extend(folded(found, "port"))
-    return GraphSignature(
-        inputs={**later.inputs, **first.inputs},
-        outputs={**later.outputs, **first.outputs},
-        opset=later.opset,
-        metadata=later.metadata,
-        windows={**later.windows, **first.windows},
-    )
+    return joined(first, later)
 
 
 def _resolve_entry(

@@ -40,3 +40,15 @@ class GraphSignature:
     # Past port -> attention window of the node that reads it; None: it reads the whole past; absent: not known.
     windows: Mapping[str, int | None] = field(default_factory=dict)
     random_nodes: tuple[RandomNode, ...] = ()
+
+
+def joined(first: GraphSignature, later: GraphSignature) -> GraphSignature:
+    """The ports of both graphs of a component, for first and for later runs; one that both have is the first's."""
+    return GraphSignature(
+        inputs={**later.inputs, **first.inputs},
+        outputs={**later.outputs, **first.outputs},
+        opset=later.opset,
+        metadata=later.metadata,
+        windows={**later.windows, **first.windows},
+        random_nodes=(*first.random_nodes, *later.random_nodes),
+    )

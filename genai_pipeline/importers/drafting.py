@@ -13,6 +13,7 @@ from genai_pipeline.importers.package_writer import flow, package_name
 from genai_pipeline.importers.source_folder import SourceFolder
 from genai_pipeline.importers.structure.draft import draft_text
 from genai_pipeline.importers.structure.graph_facts import GraphFacts, read_facts
+from genai_pipeline.importers.structure.pairs import with_pairs
 from genai_pipeline.importers.structure.parts import assemble, read_part
 from genai_pipeline.importers.structure.texts import read_texts
 from genai_pipeline.importers.structure.unknown import unknown_text
@@ -59,14 +60,15 @@ def drafted(source: SourceFolder, name: str) -> str:
         raise ImportModelError(f"{source.path}: has {len(files)} ONNX files; a draft is made of at most {_MAX_GRAPHS}")
     graphs = _one_of_each([_read(source, file) for file in files])
     texts = read_texts(source)
-    parts = [read_part(facts[0], texts.vocabulary) for facts in graphs]
+    parts = with_pairs([read_part(facts[0], texts.vocabulary) for facts in graphs])
     assembly = assemble(parts)
     text = unknown_text(name, parts, texts) if assembly.leftover else draft_text(name, assembly, texts)
     for first, *others in graphs:
         if others:
             choices = " | ".join(facts.file for facts in (first, *others))
             question = f"these files have the same ports; which one? {choices}"
-            text = text.replace(f"model: {flow(first.file)}", f"model: {flow(f'{MARK} {question}')}")
+            for key in ("model", "first", "later"):
+                text = text.replace(f"{key}: {flow(first.file)}", f"{key}: {flow(f'{MARK} {question}')}")
     return text
 
 

@@ -39,13 +39,20 @@ def component_lines(name: str, part: Part, assembly: Assembly, texts: Texts) -> 
         yield f"  {name}: {{model: {flow(part.facts.file)}{pad}}}"
         return
     yield f"  {name}:"
-    yield f"    model: {flow(part.facts.file)}"
+    yield f"    model: {flow(_model(part))}"
     if part.span:
         yield f"    span: {{first: {part.span['first']}, later: {part.span['later']}}}  # tokens of a run"
     yield "    kv:"
     for state in part.states:
         others = [name for other in part.states if other is not state for name in other.ports]
         yield from _state_lines(state, others, assembly, texts)
+
+
+def _model(part: Part) -> str | dict[str, str]:
+    """The graph of a component, or both."""
+    if part.first is None or part.later is None:
+        return part.facts.file
+    return {"first": part.first.file, "later": part.later.file}
 
 
 def _state_lines(state: State, others: Sequence[str], assembly: Assembly, texts: Texts) -> Iterator[str]:

@@ -12,20 +12,25 @@ from genai_pipeline.importers.structure.graph_facts import GraphFacts
 from genai_pipeline.importers.structure.port_families import Family, families, same_tensors
 from genai_pipeline.importers.structure.ports import FLOATS, input_meanings, logits_of
 from genai_pipeline.importers.structure.states import State, find_states
-from genai_pipeline.importers.structure.token_runs import ONE, merged_span, takes_one
+from genai_pipeline.importers.structure.token_runs import ONE, merged_span, pair_span, takes_one
 
 Kind = Literal["decoder", "embed", "encoder", "joiner", "recurrent", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One graph: its states, the meanings of its other inputs, its logits, and what it seems to be."""
+    """One graph: its states, the meanings of its other inputs, its logits, and what it seems to be.
+
+    A decoder in two graphs has ``first`` and ``later``, and in ``facts`` the ports of both.
+    """
 
     facts: GraphFacts
     kind: Kind
     states: tuple[State, ...]
     inputs: Mapping[str, Finding]
     logits: Finding | None
+    first: GraphFacts | None = None
+    later: GraphFacts | None = None
 
     @property
     def rows(self) -> tuple[Port, ...]:
@@ -38,6 +43,8 @@ class Part:
     def span(self) -> dict[str, Any]:
         """How many tokens its runs may take; {}: any number."""
         tokens, switch = self.port_of("tokens") or self.port_of("embeds"), self.port_of("later")
+        if self.later is not None and tokens is not None:
+            return pair_span(self.later, self.later.inputs[tokens], self.grown)
         if tokens is not None and self.states and takes_one(self.facts.inputs[tokens].shape):
             return ONE
         if switch is None:

@@ -12,7 +12,7 @@ import genai_pipeline as gp
 from genai_pipeline.importers.drafting import write_draft
 from genai_pipeline.metadata.load import METADATA_FILE
 from genai_pipeline.testing import TinyPackage, write_package
-from genai_pipeline.testing.graphs.branches import merged_graph
+from genai_pipeline.testing.graphs.branches import first_graph, later_graph, merged_graph
 from genai_pipeline.testing.graphs.caches import Geometry
 from genai_pipeline.testing.graphs.decoder import Decoder
 from genai_pipeline.testing.graphs.rules import SumRule
@@ -21,17 +21,22 @@ from genai_pipeline.testing.kinds import KindOptions, make_cache
 TEXTS = ("a", "hello", "some more of it " * 4)
 
 
-@pytest.fixture(params=["kv", "cross"])
-def package(request: pytest.FixtureRequest, tmp_path: Path) -> TinyPackage:
+def without_decoder(folder: Path, kind: str) -> TinyPackage:
     """A folder of unknown origin whose decoder is to be written, and what it answers."""
-    options: dict[str, Any] = {"captured": True} if request.param == "cross" else {}
-    package = write_package(tmp_path / "model", request.param, update="append", **options)
+    options: dict[str, Any] = {"captured": True} if kind == "cross" else {}
+    package = write_package(folder, kind, update="append", **options)
     for name in (METADATA_FILE, "model.onnx"):
         (package.path / name).unlink()
     start = package.vocabulary.id("<s>")
     config = {"max_position_embeddings": 200, "decoder_start_token_id": start, "eos_token_id": list(package.end_ids)}
     (package.path / "config.json").write_text(json.dumps(config))
     return package
+
+
+@pytest.fixture(params=["kv", "cross"])
+def package(request: pytest.FixtureRequest, tmp_path: Path) -> TinyPackage:
+    """A decoder, alone or with an encoder whose rows its first run makes a cache of."""
+    return without_decoder(tmp_path / "model", request.param)
 
 
 def decoder_of(package: TinyPackage) -> Decoder:
@@ -77,3 +82,43 @@ def test_tokens_that_are_never_chosen_or_never_first_are_kept(tmp_path: Path) ->
         assert pipe.generate(tokens=prompt, temperature=0, max_new_tokens=1).tokens[0] != first
         begun = pipe.generate(tokens=[*prompt, first], temperature=0, max_new_tokens=2).tokens
     assert list(begun) == [second, third]
+
+
+def test_two_decoders_are_one_component(package: TinyPackage) -> None:
+    decoder = decoder_of(package)
+    first_graph(decoder).save(package.path / "decoder_model.onnx")
+    later_graph(decoder).save(package.path / "decoder_with_past_model.onnx")
+    with check(package) as pipe:
+        assert pipe.stats()["runs"]["prefill"] == len(TEXTS)
+    text = (package.path / METADATA_FILE).read_text()
+    assert "model: {first: decoder_model.onnx, later: decoder_with_past_model.onnx}" in text
+    assert "span: {first: whole, later: 1}" in text
+
+
+def test_a_later_decoder_that_only_reads_the_cross_cache(tmp_path: Path) -> None:
+    package = without_decoder(tmp_path / "model", "cross")
+    reader = write_package(tmp_path / "reader", "cross", update="append")
+    first_graph(decoder_of(package)).save(package.path / "a.onnx")
+    later_graph(decoder_of(reader)).save(package.path / "b.onnx")
+    check(package).close()
+    text = (package.path / METADATA_FILE).read_text()
+    assert "model: {first: a.onnx, later: b.onnx}" in text
+    assert "update: fixed  # the graph for first runs gives it" in text
+
+
+def test_precisions_of_a_pair_are_asked_for_each_graph(package: TinyPackage) -> None:
+    decoder = decoder_of(package)
+    for suffix in ("", "_q4"):
+        first_graph(decoder).save(package.path / f"decoder{suffix}.onnx")
+        later_graph(decoder).save(package.path / f"later{suffix}.onnx")
+    asked = {question.at.path: question.message for question in write_draft(package.path, name="found").questions}
+    assert set(asked) == {"components.decoder.model.first", "components.decoder.model.later"}
+    assert "later.onnx | later_q4.onnx" in asked["components.decoder.model.later"]
+
+
+def test_a_merged_decoder_beside_the_two_leaves_a_choice(package: TinyPackage) -> None:
+    decoder = decoder_of(package)
+    for name, make in (("a", first_graph), ("b", later_graph), ("c", merged_graph)):
+        make(decoder).save(package.path / f"{name}.onnx")
+    asked = {question.at.path for question in write_draft(package.path, name="found").questions}
+    assert "stages" in asked
