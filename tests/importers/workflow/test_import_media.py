@@ -326,7 +326,7 @@ def test_pictures_are_seen_in_pieces_and_beside_each_other(vlm: MediaPackage) ->
     made = imported(*ready(vlm, vlm_older(vlm)))
     one, two = ("red", "green", "blue", "white"), ("blue", "blue", "red", "white")
     with gp.load(made, prefill_chunk=3) as pipe:
-        options = {"temperature": 0}
+        options: dict[str, Any] = {"temperature": 0}
         assert pipe.generate("what?", images=[quarters(*one)], **options).text == "".join(one)
         assert pipe.generate("what?", images=[quarters(*one), quarters(*two)], **options).text == "".join((*one, *two))
         assert pipe.generate("what?", **options).text == ""
