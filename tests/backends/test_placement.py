@@ -152,3 +152,17 @@ def test_graphs_of_a_draft_package_have_one_too(tmp_path: Path) -> None:
         own, other = pipe.placement
     assert (own.package, tuple(own.shortfall.missing)) == ("big", ("dml",))
     assert (other.package, tuple(other.shortfall.missing)) == ("small", ("cuda",))
+
+
+def test_checks_choose_variants_by_the_same_options(tmp_path: Path, cross: TinyPackage) -> None:
+    def edit(metadata: dict[str, Any]) -> None:
+        (decoder,) = metadata["components"].values()
+        decoder["variants"] = [{"provider": PLUGIN, "model": decoder.pop("model")}]
+
+    package = write_package(tmp_path / "varied", "kv", edit=edit)
+    assert gp.validate(package.path)[1] == gp.validate(package.path, backend="ort", providers=PLUGIN)[1] == ()
+    for selection in ({"backend": "nxrt"}, {"providers": "cpu"}):
+        (problem,) = gp.validate(package.path, **selection)[1]  # type: ignore[arg-type]
+        assert (problem.code, problem.severity) == ("variant.none_runs", "warning")
+    with pytest.raises(OptionError, match="'encodr'"):
+        gp.validate(cross.path, providers={"encodr": "cpu"})

@@ -166,3 +166,12 @@ def test_variants_follow_the_backend(command: Command, tmp_path: Path, monkeypat
     monkeypatch.setenv("GENAI_PIPELINE_BACKEND", "nxrt")
     assert why in command("inspect", package).out
     assert json.loads(command("doctor", package, "--json").out)["variants"] == {"decoder": f"model.onnx: {why}"}
+
+
+def test_it_is_said_before_anything_is_fetched(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GENAI_PIPELINE_HOME", str(tmp_path / "cache"))
+    for arguments in (("run", "smollm2-135m", "hello"), ("inspect", "smollm2-135m")):
+        assert command(*arguments, "--provider", "cuda").code == 5
+    assert not list(tmp_path.rglob("*.onnx"))
