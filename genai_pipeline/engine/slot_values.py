@@ -1,10 +1,10 @@
 """Values around a loop that the identities of its prompt's slots stand for, so that they need no digest of their own.
 
-The features of an image enter a body through ``splice``, at the slots of the image's placeholder, and nowhere else. A
-slot's identity has the digest of its item and of the request's parameters, so two prefixes with the same tokens and
-identities have the same features before them, whatever comes later. That holds for features that follow from their
-own item alone: made item by item (``for_each``), or of the only item, by stages that draw nothing and read nothing
-else but parameters and data of the package.
+The features of an image enter a body through ``splice``, at the slots of the image's placeholder, and nowhere else; a
+mask of these slots (``position_mask``) may be read beside it. A slot's identity has the digest of its item and of the
+request's parameters, so two prefixes with the same tokens and identities have the same features before them, whatever
+comes later. That holds for features that follow from their own item alone: made item by item (``for_each``), or of the
+only item, by stages that draw nothing and read nothing else but parameters and data of the package.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from genai_pipeline.engine.feeds import local_key
 from genai_pipeline.graph.plan import ExecutionPlan, ScopePlan, StagePlan
 from genai_pipeline.graph.values import is_list
 from genai_pipeline.metadata.expressions import Name
-from genai_pipeline.metadata.model import Binding
+from genai_pipeline.metadata.model import Binding, InputSpec
 from genai_pipeline.metadata.operations import OPERATIONS
 
-_SPLICE = "splice"
+_SPLICE, _MASK = "splice", "position_mask"
 _CONSTANT = ("parameters.", "data.")
 
 
@@ -37,6 +37,8 @@ def identified_values(plan: ExecutionPlan, stage: StagePlan) -> frozenset[str]:
     others: set[str] = set()  # read in another way too
     for inner in body.stages:
         around = {key for key in inner.reads.values() if local_key(key, body.id) is None}
+        if inner.spec.op == _MASK:  # of new tokens: which of them are slots, their identities say
+            around -= {key for key in around if _item_of(plan, key) is not None}
         known = set(_spliced(plan, inner)) if inner.spec.op == _SPLICE else set()
         found |= known
         others |= around - known
@@ -49,12 +51,18 @@ def _spliced(plan: ExecutionPlan, stage: StagePlan) -> Iterator[str]:
     if len(features) != len(places):
         return
     for value, place in zip(features, places, strict=True):
-        name = place.removesuffix(".positions")
-        spec = plan.package.inputs.get(name)
-        if name != place and spec is not None and spec.placeholder is not None:
-            origin = _Origin(plan, name)
+        spec = _item_of(plan, place)
+        if spec is not None:
+            origin = _Origin(plan, spec.name)
             if origin.by_item(value) if is_list(spec) else origin.of_it(value):
                 yield from (value, place)
+
+
+def _item_of(plan: ExecutionPlan, place: str) -> InputSpec | None:
+    """The input whose slots a value has the positions of; None for another value."""
+    name = place.removesuffix(".positions")
+    spec = plan.package.inputs.get(name)
+    return spec if name != place and spec is not None and spec.placeholder is not None else None
 
 
 def _keys(stage: StagePlan, port: str) -> Iterator[str]:

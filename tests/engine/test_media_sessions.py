@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import PIL.Image
 
 import genai_pipeline as gp
+from genai_pipeline.importers.mixers import WORDS, stages_without_slots
 from genai_pipeline.testing.media import write_vlm
 from genai_pipeline.testing.signals import quarters
 
@@ -36,3 +38,19 @@ def test_parts_without_a_source_take_the_pictures_beside_them(tmp_path: Path) ->
     with gp.load(write_vlm(tmp_path / "vlm")) as pipe, pipe.session() as session:
         assert session.chat(parts, images=[quarters(*FIRST)]).text == "".join(FIRST)
         assert session.chat("hm").text.startswith("".join(FIRST))
+
+
+def test_a_mask_of_slots_is_known_by_their_identities(tmp_path: Path) -> None:
+    """A second picture in turn two changes the mask behind the first turn only, whose state stays good."""
+
+    def masked(metadata: dict[str, Any]) -> None:
+        body = metadata["stages"][-1]["body"]
+        body[0]["inputs"]["input_ids"] = WORDS
+        body[:0] = stages_without_slots({"images": 7})
+
+    package = write_vlm(tmp_path / "vlm", edit=masked)
+    with gp.load(package.path) as pipe, pipe.session() as session:
+        assert session.chat("what?", images=[quarters(*FIRST)]).text == "".join(FIRST)
+        second = session.chat("and?", images=[quarters(*OTHER)])
+        assert second.text == "".join((*FIRST, *FIRST, *OTHER))
+        assert second.usage.cached_tokens > 0

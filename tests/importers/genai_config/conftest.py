@@ -17,7 +17,7 @@ from genai_pipeline.testing.graphs.caches import Geometry
 from genai_pipeline.testing.graphs.decoder import Decoder
 from genai_pipeline.testing.graphs.mixing import EYE_SIDE, eye_graph, mixer_graph, patch_eye_graph, wide_eye_graph
 from genai_pipeline.testing.graphs.rules import SumRule
-from genai_pipeline.testing.kinds import KindOptions, make_cache, sum_rule
+from genai_pipeline.testing.kinds import KindOptions, Update, make_cache, sum_rule
 from genai_pipeline.testing.media import PARTS_TEMPLATE
 from genai_pipeline.testing.packages import write_graph
 from genai_pipeline.testing.vocabulary import SPECIALS, Vocabulary, byte_characters
@@ -204,13 +204,17 @@ def seeing_folder(tmp_path: Path) -> Callable[..., SeeingFolder]:
     """``seeing_folder(axes=3, steps=...)``: a folder like those of Gemma 3."""
 
     def make(
-        kind: str = "gemma3", *, axes: int = 3, steps: Sequence[tuple[str, dict[str, Any] | None]] = PICTURE_STEPS
+        kind: str = "gemma3",
+        *,
+        axes: int = 3,
+        update: Update = "in_place",
+        steps: Sequence[tuple[str, dict[str, Any] | None]] = PICTURE_STEPS,
     ) -> SeeingFolder:
         folder = tmp_path / "source"
         folder.mkdir()
         slot, marks = MARKS[kind]
         vocabulary = Vocabulary("bytes", (*SPECIALS, *marks, *byte_characters()), len(SPECIALS) + len(marks))
-        options = KindOptions()
+        options = KindOptions(update=update)
         rule = sum_rule(options, vocabulary)
         decoder = Decoder(rule, make_cache(options), Geometry(), "inputs_embeds").build()
         words = vocabulary.id_list(COLOUR_WORDS)

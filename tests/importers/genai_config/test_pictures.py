@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from onnx import helper
 from PIL import Image
 
 import genai_pipeline as gp
+from genai_pipeline.cli.main import run_command
 from genai_pipeline.importers.genai_config import import_genai_config
 
 Folders = Callable[..., Any]
@@ -173,3 +175,39 @@ def test_graphs_of_halves_give_the_same_tokens(seeing_folder: Folders, tmp_path:
     with gp.load(imported(folder, tmp_path / "made")) as pipe:
         ours = list(pipe.generate("what?", images=seen, max_new_tokens=COUNT).tokens)
     assert ours == folder.answer(tokens, seen, COUNT) == theirs
+
+
+@pytest.mark.parametrize("update", ["in_place", "append"])
+def test_rows_find_their_places_in_chunks_in_company_and_in_turns(
+    seeing_folder: Folders, tmp_path: Path, update: str
+) -> None:
+    folder = seeing_folder(update=update)
+    asked = [pictures(number, seed) for seed, number in enumerate((1, 0, 2, 1))]
+    prompts = [f"<|im_start|>user\n{SLOTS * len(seen)}what?<|im_end|>\n<|im_start|>assistant\n" for seen in asked]
+    tokens = [folder.vocabulary.encode(prompt, parse_special=True) for prompt in prompts]
+    wanted = [folder.answer(ids, seen, COUNT) for ids, seen in zip(tokens, asked, strict=True)]
+    with gp.load(imported(folder, tmp_path / "made"), prefill_chunk=100, max_batch=4) as pipe:
+        streams = [pipe.stream("what?", images=seen, max_new_tokens=COUNT) for seen in asked]
+        found = [[event.token for event in stream if event.token is not None] for stream in streams]
+        assert found == wanted
+        again = pipe.generate("what?", images=asked[2], max_new_tokens=COUNT)
+        assert (list(again.tokens), again.usage.cached_tokens > 256) == (wanted[2], True)
+        with pipe.session() as session:
+            first = session.chat("what?", images=asked[0], max_new_tokens=COUNT)
+            assert list(first.tokens) == wanted[0]
+            assert session.chat("and?", images=asked[3], max_new_tokens=COUNT).usage.cached_tokens > 256
+
+
+def test_the_command_takes_pictures(seeing_folder: Folders, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, seen = seeing_folder(), pictures(2)
+    files = [tmp_path / f"{index}.png" for index in range(2)]
+    for file, picture in zip(files, seen, strict=True):
+        file.write_bytes(png(picture))
+    made = str(imported(folder, tmp_path / "made"))
+    ids = folder.vocabulary.encode(
+        f"<|im_start|>user\n{SLOTS * 2}what?<|im_end|>\n<|im_start|>assistant\n", parse_special=True
+    )
+    shown = [option for file in files for option in ("--image", str(file))]
+    assert run_command(["run", made, "what?", *shown, "--max-new-tokens", str(COUNT), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["tokens"] == folder.answer(ids, seen, COUNT)
+    assert run_command(["validate", made, "--run"]) == 0
