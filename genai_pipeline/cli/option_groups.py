@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypeVar
 
@@ -34,9 +35,11 @@ class OptionGroup:
         """The options as parameters of a function, as typer reads them."""
         found = []
         for name, annotation in self.options.items():
-            (settings,) = annotation.__metadata__
+            settings = copy(annotation.__metadata__[0])  # groups with other titles may share the option
             settings.rich_help_panel = self.title
-            found.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation))
+            kind: Any = annotation.__origin__
+            titled = Annotated[kind, settings]
+            found.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=titled))
         return found
 
 

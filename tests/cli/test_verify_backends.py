@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 from collections.abc import Callable, Iterator
@@ -19,6 +20,9 @@ from genai_pipeline.backends.nxrt import NxrtBackend
 from genai_pipeline.backends.ort import OrtBackend
 from genai_pipeline.backends.protocol import Backend, Binding, Buffer, LoadedGraph, LoadRequest
 from genai_pipeline.cli.parity.sides import AskedSide, parse_sides
+from genai_pipeline.cli.running import run
+from genai_pipeline.cli.verifying import verify
+from genai_pipeline.cli.verifying_backends import BACKENDS
 from genai_pipeline.errors import GraphLoadError, GraphRunError, OptionError, RuntimeMissingError
 from genai_pipeline.testing import GraphBuilder, write_package
 from genai_pipeline.testing.devices import SeparateBackend, SeparateMemory
@@ -391,6 +395,13 @@ def test_options_without_effect_are_refused(
     ran = command("verify", write_package(tmp_path), *arguments)
     assert ran.code == 2
     assert match in ran.err
+
+
+def test_options_shared_with_run_are_in_the_panel_of_each_command() -> None:
+    for command, title in ((run, "Prompt"), (verify, BACKENDS.title)):
+        for name in ("images", "audio", "parameters"):
+            parameter = inspect.signature(command).parameters[name]
+            assert parameter.annotation.__metadata__[0].rich_help_panel == title
 
 
 def test_a_backend_that_is_made_already_is_taken(tmp_path: Path) -> None:
