@@ -48,8 +48,9 @@ class Compared:
 
 
 def pulled() -> list[tuple[str, str]]:
-    """(name, precision) of every known package in the cache."""
-    return [(entry.name, precision) for entry in list_packages() for precision in entry.cached]
+    """(name, precision) of every known package that was ever pulled; one whose recipe has changed is made anew."""
+    found = [(entry.name, precision) for entry in list_packages() for precision in entry.precisions]
+    return [(name, precision) for name, precision in found if cache.package_folder(name, precision).is_dir()]
 
 
 def compared(name: str, precision: str, other: str, tokens: int) -> Compared:
