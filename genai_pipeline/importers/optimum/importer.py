@@ -92,7 +92,8 @@ def _ports(graph: GraphSignature) -> str:
 
 def _graphs(fields: dict[str, Any]) -> Iterable[str]:
     for component in fields["components"].values():
-        yield component["model"]
+        model = component["model"]
+        yield from model.values() if isinstance(model, dict) else (model,)
 
 
 SHAPES: tuple[Shape, ...] = (

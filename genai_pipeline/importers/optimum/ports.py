@@ -11,17 +11,17 @@ from genai_pipeline.graph.signature import GraphSignature, Port
 from genai_pipeline.importers.config_node import ConfigNode
 from genai_pipeline.importers.report import ImportReport
 from genai_pipeline.importers.structure.graph_facts import GraphFacts
-from genai_pipeline.importers.structure.token_runs import ONE, merged_span, takes_one
+from genai_pipeline.importers.structure.token_runs import ONE, lone_span, merged_span, pair_span, takes_one
 
 _PART = re.compile(r"(?<=[._])(key|value)s?$")
 _CACHE_RANK = 4  # [batch, heads, length, head size]
 _OPEN_AXES = {1: "heads", 3: "head_dim"}
 
-# The first run of a merged decoder -> what becomes of a prompt.
+# The first run of a sequence -> what becomes of a prompt.
 _SPANS: Mapping[Any, str] = {
-    1: "span: nothing tells its two decoders apart, and a prompt goes in token by token",
-    "whole": "span: a prompt goes in whole, and then token by token as the decoder with a past was traced",
-    None: "its runs take any number of tokens: attention on the past is causal by definition",
+    1: "span: a prompt goes in token by token, as nothing says that several are taken",
+    "whole": "span: a prompt goes in whole, later tokens one by one, as the decoder with a past was traced",
+    None: "runs take any number of tokens: attention on the past is causal by definition",
 }
 LOOP: Mapping[str, tuple[str, int]] = {  # input of a decoder -> its binding, and the rank it must have
     "input_ids": ("loop.tokens", 2),
@@ -106,17 +106,25 @@ def bind(
     return bound
 
 
-def span_of(facts: GraphFacts, state: State, report: ImportReport) -> dict[str, Any]:
-    """The component's ``span`` where its runs may not take any number of tokens."""
+def span_of(
+    facts: GraphFacts, state: State, report: ImportReport, *, traced: bool, after_first: bool
+) -> dict[str, Any]:
+    """The component's ``span`` where its runs may not take any number of tokens.
+
+    ``traced``: the graph is the one that was traced with one token on a past; ``after_first``: another one has run the
+    prompt.
+    """
     inputs = facts.inputs
     token = next((inputs[name] for name in (*LOOP, "inputs_embeds") if name in inputs), None)
-    if token is not None and takes_one(token.shape):
-        report.mapped(facts.file, token.name, "span: it takes one token per run, and a prompt goes in token by token")
-        return {"span": ONE}
-    if SWITCH not in inputs:
+    if SWITCH in inputs:
+        span, about = merged_span(facts, SWITCH, state.ports, state.grown), SWITCH
+    elif traced and token is not None:
+        span, about = (pair_span if after_first else lone_span)(facts, token, state.grown), token.name
+    elif token is not None and takes_one(token.shape):
+        span, about = ONE, token.name
+    else:
         return {}
-    span = merged_span(facts, SWITCH, state.ports, state.grown)
-    report.mapped(facts.file, SWITCH, f"not loop.first; {_SPANS[span.get('first')]}")
+    report.mapped(facts.file, about, _SPANS[span.get("first")])
     return {"span": span} if span else {}
 
 

@@ -1,7 +1,6 @@
 """Encoder and decoder: the source is encoded once, the decoder keeps its own cache and that of cross attention.
 
-A merged decoder computes the cross cache in its first run, which is captured. Of the pair decoder_model and
-decoder_with_past_model the first one runs once, on the start token, for that cache alone.
+A decoder computes the cross cache in its first run, which is captured.
 """
 
 from __future__ import annotations
@@ -11,13 +10,11 @@ from typing import Any
 from genai_pipeline.graph.signature import GraphSignature
 from genai_pipeline.importers.config_node import ConfigNode
 from genai_pipeline.importers.optimum.decoder import closing_fields, decode_stage, decoder_parts
-from genai_pipeline.importers.optimum.layout import ENCODER, MERGED, PLAIN, WITH_PAST, Layout
-from genai_pipeline.importers.optimum.ports import LOOP
+from genai_pipeline.importers.optimum.layout import ENCODER, MERGED, WITH_PAST, Layout
 from genai_pipeline.importers.optimum.source import Source
 from genai_pipeline.importers.report import ImportReport
 
 COMMENT = "Imported from an encoder and a decoder that Optimum laid out: read the source once, then write the answer."
-ROLES = (MERGED, PLAIN, WITH_PAST)
 _SOURCE_PORTS = {"input_ids": "prompt.tokens", "attention_mask": "prompt.mask"}
 _LENGTHS = {"max_length": "max_new_tokens", "min_length": "min_new_tokens"}
 START = "decoder_start_token_id"
@@ -38,14 +35,13 @@ def seq2seq_fields(source: Source) -> dict[str, Any]:
     start = start_token(source)
     encode, components = encoder_parts(source, _SOURCE_PORTS)
     given = {_STATES_IN: "source", _MASK_IN: "prompt.mask"}
-    before, decoders, run = decoder_stages(source, given, start)
-    body: list[dict[str, Any]] = [encode, *before, decode_stage(source, [run], prompt={"tokens": [start]})]
+    decoder, run = decoder_parts(source, given)
     return {
         "inputs": {"prompt": {"modality": "text"}},
         "outputs": {"text": {"modality": "text", "value": "generate.text"}},
         "tokenizer": source.tokens(),
-        "components": {**components, **decoders},
-        "stages": body,
+        "components": {**components, "decoder": decoder},
+        "stages": [encode, decode_stage(source, [run], prompt={"tokens": [start]})],
         **closing_fields(source, ANSWER_KEYS, answer_defaults(source.generation, source.report)),
     }
 
@@ -83,36 +79,3 @@ def encoder_parts(source: Source, ports: dict[str, str]) -> tuple[dict[str, Any]
     inputs = {name: ports[name] for name in graph.inputs if name in ports}
     stage = {"run": "encoder", "inputs": inputs, "outputs": {_STATES: "source"}}
     return stage, {"encoder": {"model": file}}
-
-
-def decoder_stages(
-    source: Source, given: dict[str, str], start: int
-) -> tuple[list[dict[str, Any]], dict[str, Any], dict[str, Any]]:
-    """Stages before the loop, the components, and the stage of the loop's body."""
-    graphs = source.layout.graphs
-    if MERGED in graphs:
-        component, run = decoder_parts(source, graphs[MERGED], given)
-        return [], {"decoder": component}, run
-    component, run = decoder_parts(source, graphs[WITH_PAST], given)
-    if PLAIN not in graphs:
-        return [], {"decoder": component}, run
-    stage = _cross_stage(source, graphs[PLAIN], given, start)
-    for entry in component["kv"] if isinstance(component.get("kv"), list) else [component.get("kv", {})]:
-        if entry.get("update") == "fixed":
-            entry |= {"present": entry["past"].replace("past_key_values", "present"), "from": "cross"}
-    return [stage], {"cross": {"model": graphs[PLAIN]}, "decoder": component}, run
-
-
-def _cross_stage(source: Source, file: str, given: dict[str, str], start: int) -> dict[str, Any]:
-    """One run of the decoder without a past, on the start token, for the cross-attention cache."""
-    graph = source.folder.signature(file)
-    inputs: dict[str, Any] = {}
-    for name in graph.inputs:
-        if name in given:
-            inputs[name] = given[name]
-        elif name in LOOP:
-            inputs[name] = {"input_ids": [[start]], "position_ids": [[0]]}.get(name.removeprefix("decoder_"), [[1]])
-        else:
-            source.report.refused(file, name, "an input that nothing here gives")
-    source.report.mapped(file, "", "components.cross: the cross-attention cache")
-    return {"run": "cross", "inputs": inputs}

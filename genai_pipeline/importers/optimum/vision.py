@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from genai_pipeline.graph.signature import GraphSignature
-from genai_pipeline.importers.optimum.decoder import closing_fields, decode_stage, decoder_parts
+from genai_pipeline.importers.optimum.decoder import closing_fields, decode_stage, decoder_parts, main_role
 from genai_pipeline.importers.optimum.image_program import FILE, image_program
-from genai_pipeline.importers.optimum.layout import EMBED, MERGED, MODEL, VISION, WITH_PAST, Layout
+from genai_pipeline.importers.optimum.layout import EMBED, VISION, Layout
 from genai_pipeline.importers.optimum.source import Source
 from genai_pipeline.importers.picture_rows import LENGTH_KEYS, PROCESSOR, said_rows
 
@@ -23,7 +23,7 @@ _MOST = 8  # pictures of a request
 
 def is_vision_language(layout: Layout, signatures: dict[str, GraphSignature]) -> bool:
     """Whether pictures and tokens become embeddings of one decoder."""
-    decoder = _decoder(layout)
+    decoder = main_role(layout)
     if decoder is None or not layout.has(EMBED, VISION):
         return False
     return "inputs_embeds" in signatures[decoder].inputs and "pixel_values" in signatures[VISION].inputs
@@ -33,9 +33,7 @@ def vision_fields(source: Source) -> dict[str, Any]:
     """The fields of the metadata of a vision-language model."""
     source.folder.need(FILE, "it says how pictures become pixels")
     program, tiles = image_program(source.folder.json(FILE), source.report)
-    decoder = _decoder(source.layout)
-    assert decoder is not None
-    component, run = decoder_parts(source, source.layout.graphs[decoder], {"inputs_embeds": "embeds"})
+    component, run = decoder_parts(source, {"inputs_embeds": "embeds"})
     see, features = _see(source)
     placeholder = _placeholder(source, tiles)
     pictures = {"modality": "image", "program": "picture", "placeholder": placeholder, "max_items": _MOST}
@@ -53,10 +51,6 @@ def vision_fields(source: Source) -> dict[str, Any]:
         "stages": [*see, decode_stage(source, body)],
         **closing_fields(source),
     }
-
-
-def _decoder(layout: Layout) -> str | None:
-    return next((role for role in (MERGED, WITH_PAST, MODEL) if role in layout.graphs), None)
 
 
 def _see(source: Source) -> tuple[list[dict[str, Any]], str]:

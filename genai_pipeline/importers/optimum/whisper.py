@@ -10,9 +10,9 @@ from typing import Any
 
 from genai_pipeline.graph.signature import GraphSignature
 from genai_pipeline.importers.config_node import ConfigNode
-from genai_pipeline.importers.optimum.decoder import closing_fields, decode_stage
+from genai_pipeline.importers.optimum.decoder import closing_fields, decode_stage, decoder_parts
 from genai_pipeline.importers.optimum.layout import Layout
-from genai_pipeline.importers.optimum.seq2seq import decoder_stages, encoder_parts, is_encoder_decoder, start_token
+from genai_pipeline.importers.optimum.seq2seq import encoder_parts, is_encoder_decoder, start_token
 from genai_pipeline.importers.optimum.source import TOKENIZER, Source
 
 COMMENT = (
@@ -45,7 +45,7 @@ def whisper_fields(source: Source) -> dict[str, Any]:
     start = start_token(source)
     program = _program(source)
     encode, components = encoder_parts(source, {_PORT: "audio.windows.features"})
-    before, decoders, run = decoder_stages(source, {"encoder_hidden_states": "source"}, start)
+    decoder, run = decoder_parts(source, {"encoder_hidden_states": "source"})
     parameters, template = _prompt(source, words, start)
     loop = decode_stage(source, [run], prompt={"template": template}, **_times(source, words, program))
     times = {"op": "transcript_times", "inputs": {"tokens": "each.generate.tokens", "windows": "audio.windows"}}
@@ -55,9 +55,9 @@ def whisper_fields(source: Source) -> dict[str, Any]:
         "outputs": outputs,
         "tokenizer": source.tokens(chat=False),
         "preprocess": {"log_mel": program},
-        "components": {**components, **decoders},
+        "components": {**components, "decoder": decoder},
         "stages": [
-            {"id": "each", "for_each": "audio.windows", "body": [encode, *before, loop]},
+            {"id": "each", "for_each": "audio.windows", "body": [encode, loop]},
             {**times, "outputs": {"segments": "segments", "text": "text"}},
         ],
         **closing_fields(source, _TAKEN),

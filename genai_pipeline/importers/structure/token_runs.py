@@ -30,8 +30,16 @@ def merged_span(facts: GraphFacts, switch: str, pasts: Iterable[str], presents: 
 
 def pair_span(later: GraphFacts, tokens: Port, presents: Collection[str]) -> dict[str, Any]:
     """The ``span`` of two graphs, where ``tokens`` is the port of the later one; {}: any number."""
-    several = presents and later.causal >= set(presents) and not takes_one(tokens.shape)
-    return {} if several else WHOLE_THEN_ONE
+    return {} if _takes_several(later, tokens, presents) else WHOLE_THEN_ONE
+
+
+def lone_span(later: GraphFacts, tokens: Port, presents: Collection[str]) -> dict[str, Any]:
+    """The ``span`` of a graph that was traced with a past, without one for first runs; {}: any number."""
+    return {} if _takes_several(later, tokens, presents) else ONE
+
+
+def _takes_several(later: GraphFacts, tokens: Port, presents: Collection[str]) -> bool:
+    return bool(presents) and later.causal >= set(presents) and not takes_one(tokens.shape)
 
 
 def takes_one(shape: tuple[Dim, ...] | None) -> bool:

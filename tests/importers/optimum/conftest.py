@@ -120,17 +120,6 @@ def with_switch(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
-def without_past(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The same graph for a first run: its past is a constant of no tokens, of one row."""
-    graph = model.graph
-    for port in [port for port in graph.input if port.name.startswith("past")]:
-        sizes = [dim.dim_value for dim in port.type.tensor_type.shape.dim]
-        empty = np.zeros((1, sizes[1], 0, sizes[3]), np.float32)
-        graph.initializer.append(numpy_helper.from_array(empty, port.name))
-        graph.input.remove(port)
-    return model
-
-
 def kept(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
     """A mapping without some of its keys."""
     return {key: value for key, value in values.items() if key not in names}

@@ -13,7 +13,7 @@ import pytest
 import genai_pipeline as gp
 from genai_pipeline.errors import ImportRefusedError
 from genai_pipeline.importers.optimum import import_optimum, recognises
-from genai_pipeline.testing.graphs.branches import merged_graph
+from genai_pipeline.testing.graphs.branches import first_graph, later_graph, merged_graph
 
 PROMPTS = ("a", "hello world", "some more of it")
 
@@ -118,14 +118,55 @@ def test_the_first_branch_of_a_merged_decoder_captures_the_cross_cache(
     answers(tmp_path / "made", source)
 
 
-def test_a_pair_of_decoders_shares_the_cross_cache(folder: Callable[..., Any], parts: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("captured", [True, False], ids=["computes again", "reads only"])
+def test_a_pair_of_decoders_shares_the_cross_cache(
+    folder: Callable[..., Any], parts: Any, tmp_path: Path, captured: bool
+) -> None:
     source = folder("cross", captured=True)
-    source.graph("decoder_model.onnx", parts.without_past(encoder_decoder(source, parts)))
-    (tmp_path / "plain").mkdir()
-    later = parts.write_package(tmp_path / "plain" / "tiny", "cross", update="append")
-    source.graph("decoder_with_past_model.onnx", parts.renamed(onnx.load(later.path / "model.onnx"), parts.cross_name))
+    encoder_decoder(source, parts)
+    later = source.package if captured else parts.write_package(tmp_path / "reads", "cross", update="append")
+    for name, graph in (
+        ("decoder_model", first_graph(parts.decoder_of(source.package))),
+        ("decoder_with_past_model", later_graph(parts.decoder_of(later))),
+    ):
+        model = onnx.load(graph.save(tmp_path / f"{name}.onnx"))
+        source.graph(f"{name}.onnx", parts.renamed(model, parts.cross_name))
     import_optimum(source.path, tmp_path / "made")
     answers(tmp_path / "made", source)
+
+
+def test_a_pair_of_text_decoders(folder: Callable[..., Any], parts: Any, tmp_path: Path) -> None:
+    source = folder("kv")
+    decoder = parts.decoder_of(source.package)
+    first_graph(decoder).save(source.path / "onnx" / "decoder_model.onnx")
+    later_graph(decoder).save(source.path / "onnx" / "decoder_with_past_model.onnx")
+    import_optimum(source.path, tmp_path / "made")
+    text = (tmp_path / "made" / "inference_metadata.yaml").read_text()
+    assert "{first: onnx/decoder_model.onnx, later: onnx/decoder_with_past_model.onnx}" in text
+    assert "span: {first: whole, later: 1}" in text
+    answers(tmp_path / "made", source)
+
+
+def test_a_decoder_that_was_traced_with_a_past_gets_single_tokens(
+    folder: Callable[..., Any], parts: Any, tmp_path: Path
+) -> None:
+    source = folder("kv")
+    later_graph(parts.decoder_of(source.package)).save(source.path / "onnx" / "decoder_with_past_model.onnx")
+    import_optimum(source.path, tmp_path / "made")
+    answers(tmp_path / "made", source)
+
+
+def test_a_first_decoder_without_its_cache_is_refused(folder: Callable[..., Any], parts: Any, tmp_path: Path) -> None:
+    source = folder("kv")
+    decoder = parts.decoder_of(source.package)
+    model = onnx.load(first_graph(decoder).save(tmp_path / "first.onnx"))
+    kept = [port for port in model.graph.output if port.name == "logits"]
+    del model.graph.output[:]
+    model.graph.output.extend(kept)
+    source.graph("decoder_model.onnx", model)
+    later_graph(decoder).save(source.path / "onnx" / "decoder_with_past_model.onnx")
+    with pytest.raises(ImportRefusedError, match="exported without its cache"):
+        import_optimum(source.path, tmp_path / "made")
 
 
 def test_settings_of_answers_become_defaults(folder: Callable[..., Any], parts: Any, tmp_path: Path) -> None:
