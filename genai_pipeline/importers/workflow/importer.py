@@ -35,7 +35,7 @@ from genai_pipeline.importers.workflow.facts import package_facts, report_keys, 
 from genai_pipeline.importers.workflow.kernels import check_kernels
 from genai_pipeline.importers.workflow.kinds import find_media, mapped_keys, with_profiles
 from genai_pipeline.importers.workflow.older import check_pipeline, state_pairs
-from genai_pipeline.importers.workflow.policies import check_policies, is_policy, samplers_of
+from genai_pipeline.importers.workflow.policies import check_policies, is_policy, readers_of_requests, samplers_of
 from genai_pipeline.importers.workflow.steps import Program, read_program
 from genai_pipeline.importers.workflow.translation import defaults_of_answers, translates, with_answers
 from genai_pipeline.importers.workflow.windows import within_window
@@ -66,7 +66,7 @@ def import_workflow(
     texts = replace(texts, eos=end_tokens(folder, texts, eos, report))
     texts = with_profiles(document, texts, report)
     try:
-        networks, policies = _sorted(folder, document)
+        networks, policies = _sorted(folder, document, program)
         parts = {key: read_part(read_facts(folder.path, file), texts.vocabulary) for key, file in networks.items()}
         texts = within_window(folder, document, parts.values(), texts, report)
         check_kernels(folder, parts.values(), report)
@@ -96,13 +96,16 @@ def import_workflow(
     return report
 
 
-def _sorted(folder: SourceFolder, document: Document) -> tuple[dict[str, str], dict[str, str]]:
+def _sorted(folder: SourceFolder, document: Document, program: Program) -> tuple[dict[str, str], dict[str, str]]:
     """Components that are networks, and those that are policies."""
     for file in document.graphs.values():
         folder.need(file, "a component of the document")
     programmed = document.form == "workflow"  # the older form has networks only
     policies = {name: file for name, file in document.graphs.items() if programmed and is_policy(folder, file)}
-    return {name: file for name, file in document.graphs.items() if name not in policies}, policies
+    networks = {name: file for name, file in document.graphs.items() if name not in policies}
+    for name in readers_of_requests(folder, program, policies, networks):
+        networks[name] = policies.pop(name)
+    return networks, policies
 
 
 def _check(

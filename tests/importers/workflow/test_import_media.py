@@ -19,9 +19,9 @@ from genai_pipeline.testing.builder import GraphBuilder, Value
 from genai_pipeline.testing.graphs import senses
 from genai_pipeline.testing.graphs.decoder import EMBED_SIZE
 from genai_pipeline.testing.graphs.mixing import patch_eye_graph
-from genai_pipeline.testing.media import COLOURS, MediaPackage, write_vlm
+from genai_pipeline.testing.media import MediaPackage, write_vlm
 from genai_pipeline.testing.packages import metadata_text, write_graph
-from genai_pipeline.testing.signals import quarters
+from genai_pipeline.testing.signals import COLOURS, quarters
 from genai_pipeline.testing.vocabulary import Vocabulary, words
 
 SYMBOLS = ("<pad>", "|", "a", "b", "c", "<unk>")

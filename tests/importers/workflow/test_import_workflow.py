@@ -347,9 +347,11 @@ def _weighted(file: Path) -> None:
     onnx.save(model, str(file))
 
 
-def test_an_encoder_and_its_decoder_as_a_workflow(tmp_path: Path) -> None:
+@pytest.mark.parametrize("weighted", [True, False])
+def test_an_encoder_and_its_decoder_as_a_workflow(tmp_path: Path, weighted: bool) -> None:
     exported = _text_to_text(tmp_path / "source")
-    _weighted(exported.path / "encoder.onnx")
+    if weighted:
+        _weighted(exported.path / "encoder.onnx")
     past = dict(zip(exported.pasts, exported.presents, strict=False))
     sources = {name: "encoded" if name == "source_states" else f"body.{name}" for name in exported.inputs}
     cells = {name: f"cell.{name}" for name in past}
