@@ -9,6 +9,7 @@ from genai_pipeline.backends.ort_binding import QUIET
 from genai_pipeline.backends.ort_errors import MissingKernel, kernel_hint, missing_kernel, shorten
 from genai_pipeline.backends.ort_graph import OrtGraph
 from genai_pipeline.backends.ort_memory import device_memory
+from genai_pipeline.backends.ort_profile import OrtProfile
 from genai_pipeline.backends.ort_providers import (
     SessionProviders,
     attach_providers,
@@ -73,6 +74,7 @@ class OrtBackend:
         if graph.folder is not None:
             options.add_session_config_entry(DATA_FOLDER, graph.folder)
         session = _create(runtime, request, choice, options, graph)
+        profile = None if request.profile is None else OrtProfile.of(session)
         placement, on_cpu = placed_nodes(session)
         unmet = shortfall(choice, placement, on_cpu)
         return OrtGraph(
@@ -85,6 +87,7 @@ class OrtBackend:
             source=signature,
             rewritten=rewritten,
             memory=device_memory(runtime, session, placement),
+            profile=profile,
         )
 
 
@@ -95,6 +98,8 @@ def _session_options(runtime: Any, request: LoadRequest, choice: SessionProvider
     # A memory pattern is kept for every combination of input shapes ever seen; a growing context has no end of them.
     options.enable_mem_pattern = False
     options.add_session_config_entry(ASSIGNMENT, "1")
+    if request.profile is not None:
+        options.enable_profiling, options.profile_file_prefix = True, request.profile
     config = dict(request.config)
     if request.providers_required and CPU not in choice.names:
         config.setdefault(_NO_CPU, "1")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from genai_pipeline.backends.ort_binding import OrtBinding
 from genai_pipeline.backends.ort_memory import OrtMemory
+from genai_pipeline.backends.ort_profile import OrtProfile
 from genai_pipeline.backends.placement import Shortfall
-from genai_pipeline.backends.protocol import Abilities, Memory
+from genai_pipeline.backends.protocol import Abilities, Memory, NodeRun
 from genai_pipeline.backends.rewriting import Rewritten
 from genai_pipeline.backends.session_graph import SessionGraph
 from genai_pipeline.graph.signature import GraphSignature
@@ -32,6 +33,7 @@ class OrtGraph(SessionGraph[OrtBinding]):
         source: GraphSignature,
         rewritten: Rewritten,
         memory: OrtMemory | None = None,
+        profile: OrtProfile | None = None,
     ) -> None:
         super().__init__(
             session,
@@ -45,6 +47,7 @@ class OrtGraph(SessionGraph[OrtBinding]):
         self.native = session._sess
         self.place = runtime.OrtDevice.make("cpu", 0)._get_c_device()
         self._memory = memory
+        self._profile = profile
         self._places = {"cpu": self.place} if memory is None else {"cpu": self.place, memory.device: memory.native}
         # The runtime copies an input to the device when it is bound, not when it runs.
         self.copies_inputs = memory is not None or any(name != "cpu" for name in placement)
@@ -64,6 +67,12 @@ class OrtGraph(SessionGraph[OrtBinding]):
     def memory(self) -> Memory | None:
         """Where state lives best."""
         return self._memory
+
+    def end_profile(self) -> Iterable[NodeRun]:
+        """The nodes that ran."""
+        if self._profile is not None:
+            profile, self._profile = self._profile, None
+            yield from profile.end()
 
     def place_of(self, device: str) -> Any:
         """The runtime's name for where the buffers of a device live."""

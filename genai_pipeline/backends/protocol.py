@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -94,6 +93,18 @@ class Memory(Protocol):
         """Copy a buffer into another of the same shape and dtype that it does not overlap, within the device."""
 
 
+@dataclass(frozen=True, slots=True)
+class NodeRun:
+    """One run of one node, as its runtime tells: ``started`` in seconds on the clock of time.perf_counter."""
+
+    node: str
+    op: str
+    provider: str
+    thread: int  # of the host, that ran it
+    started: float
+    seconds: float
+
+
 class Binding(Protocol):
     """Ports of one graph bound to buffers; kept across runs, so that only what changed is bound again.
 
@@ -169,8 +180,11 @@ class LoadedGraph(Protocol):
     def binding(self) -> Binding:
         """A new, empty binding."""
 
-    def end_profile(self) -> Path | None:
-        """Stop profiling and give the file of the runtime's own events; None: none were asked for or can be had."""
+    def end_profile(self) -> Iterable[NodeRun]:
+        """Stop profiling, give what ran, and remove what the runtime wrote; nothing where no profile was asked for.
+
+        Runs that follow are not told of.
+        """
 
     def close(self) -> None:
         """Free the graph."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from genai_pipeline.backends.dtypes import runtime_dtype_name
 from genai_pipeline.backends.placement import Shortfall
-from genai_pipeline.backends.protocol import Binding
+from genai_pipeline.backends.protocol import Binding, NodeRun
 from genai_pipeline.backends.rewriting import Rewritten
 from genai_pipeline.graph.signature import GraphSignature, Port
 
@@ -87,9 +86,9 @@ class SessionGraph(Generic[B]):
         """Count the time of one run."""
         self._seconds += seconds
 
-    def end_profile(self) -> Path | None:
-        """Nothing: no runtime is asked for a profile of its own."""
-        return None
+    def end_profile(self) -> Iterable[NodeRun]:
+        """Nothing, where the runtime has no profile."""
+        return ()
 
     def close(self) -> None:
         """Free the session at once, and what its bindings hold; none of them may run any more."""

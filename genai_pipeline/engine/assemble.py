@@ -19,6 +19,7 @@ from genai_pipeline.engine.job import JobStage
 from genai_pipeline.engine.limits import context_length
 from genai_pipeline.engine.listeners import Listeners
 from genai_pipeline.engine.memory import StateMemory, claim_memory
+from genai_pipeline.engine.node_times import NodeTimes
 from genai_pipeline.engine.op_stage import OpStage
 from genai_pipeline.engine.outputs import Outputs
 from genai_pipeline.engine.pace import Pace
@@ -80,7 +81,9 @@ def assemble(
     with ExitStack() as resources:
         context = context_length(plan.package, options)
         plan = plan_with_token_ids(plan, prompts.tokenizers)
-        graphs = load_graphs(plan, backend, options, resources)
+        trace = None if options.profile is None else TraceFile(options.profile)
+        times = None if trace is None else NodeTimes(trace, resources)
+        graphs = load_graphs(plan, backend, options, resources, times)
         placement = placements(plan, graphs, backend.version())
         parts, spare = _parts(plan, graphs, prompts, options, context, draft, resources)
         stages = dict(walked_stages(plan.root))
@@ -99,8 +102,10 @@ def assemble(
         pools, stores = {id: part.pool for id, part in parts.items()}, [part.store for part in parts.values()]
         gauges = engine_gauges(scheduler, pools, stores, graphs, prefix_cache=options.prefix_cache)
         telemetry = Telemetry(gauges, prefix_cache=options.prefix_cache)
-        listener = telemetry if options.profile is None else Listeners(telemetry, Tracer(TraceFile(options.profile)))
+        listener = telemetry if trace is None else Listeners(telemetry, Tracer(trace))
         resources.callback(listener.close)
+        if times is not None:
+            resources.callback(times.take_in, graphs)
         paces = {id: Pace(options.prefill_chunk) for id in loops}
         most = None if options.max_queue is None else options.max_batch + options.max_queue
         walk = Walk(plan, runners, load_data(plan.package))

@@ -7,14 +7,13 @@ state of first runs becomes the past of later ones as with any other graph.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from numpy.typing import NDArray
 
 from genai_pipeline.backends.placement import Shortfall
-from genai_pipeline.backends.protocol import Abilities, Binding, Buffer, LoadedGraph, Memory
+from genai_pipeline.backends.protocol import Abilities, Binding, Buffer, LoadedGraph, Memory, NodeRun
 from genai_pipeline.graph.signature import GraphSignature, joined
 
 

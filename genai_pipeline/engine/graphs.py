@@ -11,19 +11,29 @@ from genai_pipeline.backends.placement import GraphPlacement
 from genai_pipeline.backends.protocol import Backend, LoadedGraph, LoadRequest
 from genai_pipeline.config import LoadOptions
 from genai_pipeline.engine.graph_pair import GraphPair
+from genai_pipeline.engine.node_times import NodeTimes
 from genai_pipeline.errors import ProviderUnavailableError
 from genai_pipeline.graph.plan import ComponentPlan, ExecutionPlan, ScopePlan
 
 
 def load_graphs(
-    plan: ExecutionPlan, backend: Backend, options: LoadOptions, resources: ExitStack
+    plan: ExecutionPlan,
+    backend: Backend,
+    options: LoadOptions,
+    resources: ExitStack,
+    times: NodeTimes | None = None,
 ) -> dict[str, LoadedGraph]:
-    """Every component's graph; ``resources`` closes them. Raises BackendError or PackageError."""
+    """Every component's graph; ``resources`` closes them. ``times``: where profiles of their nodes go.
+
+    Raises BackendError or PackageError.
+    """
     logits = dict(logits_ports(plan.root))
     asked = options.providers
     graphs: dict[str, LoadedGraph] = {}
     for name, component in plan.components.items():
         request = _load_request(plan, component, logits.get(name), () if asked is None else asked.of(name))
+        if times is not None:
+            request = replace(request, profile=times.beginning(name))
         graphs[name] = _load(backend, request, component)
         resources.callback(graphs[name].close)
     return graphs

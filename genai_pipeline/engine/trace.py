@@ -54,6 +54,10 @@ class TraceFile:
         """One event at ``at`` seconds on the clock of time.perf_counter; ``more`` are further fields of the format."""
         self._put({"ph": ph, "name": name, "ts": round((at - self._zero) * 1e6, 1), **more})
 
+    def slice(self, name: str, tid: int, started: float, stopped: float, args: dict[str, Any]) -> None:
+        """An event with a duration, on a track."""
+        self.event("X", name, started, tid=tid, dur=round((stopped - started) * 1e6, 1), args=args)
+
     def track(self, tid: int, name: str) -> None:
         """Name a track."""
         self._put({"ph": "M", "name": "thread_name", "tid": tid, "args": {"name": name}})
@@ -129,7 +133,7 @@ class Tracer:
         if not any(plan):
             return
         args = {"runs": len(plan.runs), "admitted": len(plan.admitted), "preempted": len(plan.preempted)}
-        self._slice("plan", _ENGINE, started, stopped, args)
+        self._file.slice("plan", _ENGINE, started, stopped, args)
 
     def preempted(self, sequence: Sequence, *, kept: bool) -> None:
         """The sequence waits again."""
@@ -158,7 +162,7 @@ class Tracer:
             "width": batch.width,
             "past": max(batch.starts),
         }
-        self._slice(kind, _GRAPHS, started, stopped, args)
+        self._file.slice(kind, _GRAPHS, started, stopped, args)
         if kind != "prefill":
             return
         for sequence, samples in zip(batch.sequences, batch.samples, strict=True):
@@ -171,7 +175,7 @@ class Tracer:
     def ran_aside(self, result: SideResult) -> None:
         """The run with its duration, on a track of its own."""
         args = {"rows": sum(job.rows for job in result.jobs), "requests": len(result.jobs)}
-        self._slice(result.jobs[0].stage, _ASIDE, result.started, result.stopped, args)
+        self._file.slice(result.jobs[0].stage, _ASIDE, result.started, result.stopped, args)
 
     def failed(self, kind: str, batch: Batch) -> None:
         """Mark the moment."""
@@ -206,9 +210,6 @@ class Tracer:
     def _count(self, at: float) -> None:
         args = {"running": self._running, "waiting": len(self._phases) - self._running}
         self._file.event("C", "sequences", at, args=args)
-
-    def _slice(self, name: str, tid: int, started: float, stopped: float, args: dict[str, Any]) -> None:
-        self._file.event("X", name, started, tid=tid, dur=round((stopped - started) * 1e6, 1), args=args)
 
     def _instant(self, name: str, at: float, **args: Any) -> None:
         self._file.event("i", name, at, tid=_ENGINE, s="t", args=args)

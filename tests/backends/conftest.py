@@ -61,11 +61,11 @@ class ReferenceGraph:
     notes: tuple[str, ...] = ()
     logit_rows: bool = False
     graph_seconds: float = 0.0
+    end_profile: Any = tuple
 
     def binding(self) -> ReferenceBinding:
         return ReferenceBinding(self.session.run)
 
-    def end_profile(self) -> None: ...
     def close(self) -> None: ...
 
 

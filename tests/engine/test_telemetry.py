@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 
 import genai_pipeline as gp
@@ -169,6 +171,35 @@ def test_the_trace_tells_of_every_run_decision_and_sequence(tmp_path: Path) -> N
     assert kinds["plan"] > 0
     assert all(event["dur"] >= 0 and event["ts"] >= 0 for event in slices)
     assert sum(event["name"] == "admit" for event in events) == 2
+
+
+def test_nodes_lie_in_the_runs_they_belong_to(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    before = set(Path(tempfile.gettempdir()).glob("genai-profile-*"))
+    package = write_package(tmp_path / "package", "cross", update="append")
+    with gp.load(package.path, profile=path) as pipe:
+        prompt = package.vocabulary.encode("abcdef")
+        pipe.generate(tokens=prompt, max_new_tokens=4, temperature=0, ignore_eos=True)
+    events = read(path)
+    tracks = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    slices = [event for event in events if event["ph"] == "X"]
+    runs = [event for event in slices if tracks[event["tid"]] in ("graph runs", "graph runs outside loops")]
+    nodes = [event for event in slices if tracks[event["tid"]].startswith("nodes of ")]
+    assert {event["args"]["component"] for event in nodes} == {"encoder", "decoder"}
+    for component, file in (("encoder", "encoder.onnx"), ("decoder", "model.onnx")):
+        own = [event for event in nodes if event["args"]["component"] == component]
+        assert {tracks[event["tid"]] for event in own} == {f"nodes of {component}"}
+        written = {node.name for node in onnx.load(package.path / file).graph.node}
+        assert written & {event["name"] for event in own}  # the runtime fuses some of them
+        assert {event["args"]["provider"] for event in own} == {"cpu"}
+    for node in nodes:  # times of the runtime are whole microseconds
+        assert any(
+            run["ts"] - 200 <= node["ts"] and node["ts"] + node["dur"] <= run["ts"] + run["dur"] + 200 for run in runs
+        )
+    decoder_runs = sum(tracks[event["tid"]] == "graph runs" for event in runs)
+    decoder_nodes = Counter(event["name"] for event in nodes if event["args"]["component"] == "decoder")
+    assert set(decoder_nodes.values()) == {decoder_runs}
+    assert set(Path(tempfile.gettempdir()).glob("genai-profile-*")) <= before
 
 
 def test_spans_of_a_sequence_are_closed_and_in_order(tmp_path: Path) -> None:
