@@ -16,8 +16,9 @@ from genai_pipeline.importers.optimum.ports import State, bind, find_state, span
 from genai_pipeline.importers.optimum.source import Source
 from genai_pipeline.importers.report import ImportReport
 from genai_pipeline.importers.structure.graph_facts import GraphFacts, read_facts
+from genai_pipeline.importers.structure.token_runs import lone_span, pair_span, single_span
 
-COMMENT = "Imported from a text decoder that Optimum or transformers.js laid out: one graph, one loop."
+COMMENT = "Imported from a text decoder that Optimum or transformers.js laid out: one decoder, one loop."
 
 
 def is_decoder(layout: Layout, signatures: dict[str, GraphSignature]) -> bool:
@@ -65,7 +66,8 @@ def decoder_parts(source: Source, given: dict[str, str]) -> tuple[dict[str, Any]
         component = {"model": {"first": first.file, "later": facts.file}}
         _check_first(first, state, report)
         report.mapped(first.file, "", "components.decoder: first runs")
-    component |= span_of(facts, state, report, traced=role == WITH_PAST, after_first=first is not None)
+    traced = pair_span if first is not None else lone_span if role == WITH_PAST else single_span
+    component |= span_of(facts, state, traced, report)
     if state.entries:
         component["kv"] = state.entries[0] if len(state.entries) == 1 else list(state.entries)
     report.mapped(facts.file, "", "components.decoder" if first is None else "components.decoder: later runs")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from genai_pipeline.graph.signature import GraphSignature, Port
 from genai_pipeline.importers.config_node import ConfigNode
 from genai_pipeline.importers.report import ImportReport
 from genai_pipeline.importers.structure.graph_facts import GraphFacts
-from genai_pipeline.importers.structure.token_runs import ONE, lone_span, merged_span, pair_span, takes_one
+from genai_pipeline.importers.structure.token_runs import merged_span
 
 _PART = re.compile(r"(?<=[._])(key|value)s?$")
 _CACHE_RANK = 4  # [batch, heads, length, head size]
@@ -31,6 +31,7 @@ LOOP: Mapping[str, tuple[str, int]] = {  # input of a decoder -> its binding, an
     "position_ids": ("loop.position_ids", 2),
 }
 SWITCH = "use_cache_branch"
+Traced = Callable[[GraphFacts, Port, Collection[str]], dict[str, Any]]  # how many tokens runs of a graph take
 KEEP_ALL = ("num_logits_to_keep", "logits_to_keep")  # 0: logits of every token, from which the engine takes its rows
 
 
@@ -41,11 +42,6 @@ class State:
     entries: tuple[dict[str, Any], ...]
     ports: frozenset[str]
     grown: frozenset[str] = frozenset()
-
-    @property
-    def cross(self) -> bool:
-        """Whether some of it is a cross-attention cache, written once."""
-        return any(entry["update"] == "fixed" for entry in self.entries)
 
 
 def find_state(file: str, graph: GraphSignature, config: ConfigNode, report: ImportReport) -> State:
@@ -106,25 +102,21 @@ def bind(
     return bound
 
 
-def span_of(
-    facts: GraphFacts, state: State, report: ImportReport, *, traced: bool, after_first: bool
-) -> dict[str, Any]:
+def span_of(facts: GraphFacts, state: State, traced: Traced, report: ImportReport) -> dict[str, Any]:
     """The component's ``span`` where its runs may not take any number of tokens.
 
-    ``traced``: the graph is the one that was traced with one token on a past; ``after_first``: another one has run the
-    prompt.
+    ``traced`` gives it by how the graph came about; a switch between two decoders says more.
     """
     inputs = facts.inputs
     token = next((inputs[name] for name in (*LOOP, "inputs_embeds") if name in inputs), None)
     if SWITCH in inputs:
         span, about = merged_span(facts, SWITCH, state.ports, state.grown), SWITCH
-    elif traced and token is not None:
-        span, about = (pair_span if after_first else lone_span)(facts, token, state.grown), token.name
-    elif token is not None and takes_one(token.shape):
-        span, about = ONE, token.name
+    elif token is not None:
+        span, about = traced(facts, token, state.grown), token.name
     else:
         return {}
-    report.mapped(facts.file, about, _SPANS[span.get("first")])
+    if span or SWITCH in inputs:
+        report.mapped(facts.file, about, _SPANS[span.get("first")])
     return {"span": span} if span else {}
 
 

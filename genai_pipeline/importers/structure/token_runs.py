@@ -28,6 +28,11 @@ def merged_span(facts: GraphFacts, switch: str, pasts: Iterable[str], presents: 
     return {} if presents and found.true_causal >= set(presents) else WHOLE_THEN_ONE
 
 
+def single_span(_: GraphFacts, tokens: Port, __: Collection[str]) -> dict[str, Any]:
+    """The ``span`` of a graph that was traced on prompts and takes a past, too; {}: any number."""
+    return ONE if takes_one(tokens.shape) else {}
+
+
 def pair_span(later: GraphFacts, tokens: Port, presents: Collection[str]) -> dict[str, Any]:
     """The ``span`` of two graphs, where ``tokens`` is the port of the later one; {}: any number."""
     return {} if _takes_several(later, tokens, presents) else WHOLE_THEN_ONE
