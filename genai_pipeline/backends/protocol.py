@@ -153,12 +153,8 @@ class LoadedGraph(Protocol):
         """Where state lives best; None: on the host."""
 
     @property
-    def providers(self) -> tuple[str, ...]:
-        """The execution providers that really run it, in order."""
-
-    @property
     def placement(self) -> Mapping[str, int]:
-        """How many nodes each of ``providers`` runs."""
+        """How many nodes each provider that really runs some has, the first choice first."""
 
     @property
     def shortfall(self) -> Shortfall:

@@ -53,11 +53,6 @@ class SessionGraph(Generic[B]):
         return self._signature
 
     @property
-    def providers(self) -> tuple[str, ...]:
-        """The providers that really run nodes of the graph, most preferred first."""
-        return tuple(self._placement)
-
-    @property
     def placement(self) -> Mapping[str, int]:
         """Nodes by provider."""
         return self._placement

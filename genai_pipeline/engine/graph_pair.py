@@ -51,11 +51,6 @@ class GraphPair:
         return self.later.memory if self.first.memory is not None else None
 
     @property
-    def providers(self) -> tuple[str, ...]:
-        """See LoadedGraph.providers."""
-        return tuple(dict.fromkeys((*self.later.providers, *self.first.providers)))
-
-    @property
     def placement(self) -> Mapping[str, int]:
         """The nodes of both."""
         return Counter(self.later.placement) + Counter(self.first.placement)

@@ -55,8 +55,7 @@ class ReferenceGraph:
     backend: str = "reference"
     abilities: Abilities = field(default_factory=lambda: Abilities(in_place=frozenset()))
     memory: None = None
-    providers: tuple[str, ...] = ("python",)
-    placement: dict[str, int] = field(default_factory=dict)
+    placement: dict[str, int] = field(default_factory=lambda: {"python": 0})
     shortfall: Shortfall = field(default_factory=Shortfall)
     notes: tuple[str, ...] = ()
     logit_rows: bool = False
