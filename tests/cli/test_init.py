@@ -47,7 +47,7 @@ def test_a_file_that_is_there_is_kept(command: Command, tmp_path: Path) -> None:
     assert "--force" in ran.err
     assert (package.path / FILE).read_text() == before
     assert command("init", package.path, "--force", "--name", "mine").code == 0
-    assert 'name: "mine"' in (package.path / FILE).read_text()
+    assert "name: mine" in (package.path / FILE).read_text()
 
 
 def test_a_document_of_another_format_is_imported_or_refused_on_one_screen(command: Command, tmp_path: Path) -> None:
