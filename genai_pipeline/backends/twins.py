@@ -6,8 +6,10 @@ differently in an earlier run is not in its inputs. No more than the inputs and 
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
 
@@ -39,9 +41,13 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One run of a component by the first side; ``index`` counts the runs of the component from 0."""
+    """One run of a component by the first side; ``index`` counts the runs of the component from 0.
+
+    ``path``: of the graph that ran, of those that the component has.
+    """
 
     component: str
+    path: str
     index: int
     inputs: Arrays
     outputs: Arrays
@@ -63,7 +69,7 @@ class Watch(Protocol):
         """A side other than the first has repeated a step; ``outputs`` are valid during the call."""
 
     def failed(self, side: int, step: Step, error: GraphRunError) -> None:
-        """A side other than the first could not repeat a step; it is not asked for the component again."""
+        """A side other than the first could not repeat a step; it is not asked for the graph again."""
 
 
 class TwinBackend:
@@ -72,6 +78,7 @@ class TwinBackend:
     def __init__(self, sides: Sequence[Side], watch: Watch) -> None:
         self._sides = sides
         self._watch = watch
+        self._turns = _Turns()
 
     @property
     def name(self) -> str:
@@ -100,11 +107,11 @@ class TwinBackend:
             for graph in graphs.values():
                 graph.close()
             raise
-        return cast(LoadedGraph, _TwinGraph(request, graphs, self._watch))
+        return cast(LoadedGraph, _TwinGraph(request, graphs, self._watch, self._turns))
 
     def _load(self, index: int, side: Side, request: LoadRequest, graphs: dict[int, LoadedGraph]) -> None:
         try:
-            graphs[index] = side.load(request)
+            graphs[index] = side.load(request if not index else replace(request, profile=None))
         except GraphLoadError as error:
             if not index:
                 raise
@@ -113,16 +120,29 @@ class TwinBackend:
             self._watch.loaded(index, request, graphs[index])
 
 
+class _Turns:
+    """One run of any graph after another, though they come from several threads, counted by component."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._steps: dict[str, Iterator[int]] = {}
+
+    @contextmanager
+    def taken(self, component: str) -> Iterator[int]:
+        """The number of a run of a component, while no other is compared."""
+        with self._lock:
+            yield next(self._steps.setdefault(component, itertools.count()))
+
+
 class _TwinGraph:
     """The first side's graph, but for its bindings."""
 
-    def __init__(self, request: LoadRequest, graphs: Mapping[int, LoadedGraph], watch: Watch) -> None:
+    def __init__(self, request: LoadRequest, graphs: Mapping[int, LoadedGraph], watch: Watch, turns: _Turns) -> None:
         self._first = graphs[0]
         self._others = {side: graph for side, graph in graphs.items() if side}
         self._request = request
         self._watch = watch
-        self._lock = threading.Lock()  # bindings may run on several threads
-        self._steps = 0
+        self._turns = turns
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._first, name)
@@ -133,9 +153,8 @@ class _TwinGraph:
 
     def repeat(self, inputs: Arrays, outputs: Arrays) -> None:
         """Let the other sides run what the first has run."""
-        with self._lock:
-            step = Step(self._request.component, self._steps, inputs, outputs)
-            self._steps += 1
+        with self._turns.taken(self._request.component) as index:
+            step = Step(self._request.component, self._request.path, index, inputs, outputs)
             self._watch.stepped(step)
             for side, graph in list(self._others.items()):
                 try:

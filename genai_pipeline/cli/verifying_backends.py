@@ -153,7 +153,7 @@ def _rows(report: BackendsReport, margin: float) -> Iterator[Sequence[str]]:
         for component in side.components:
             yield (
                 side.side.text,
-                component.component,
+                _label(component, side.components),
                 ", ".join(f"{count} {provider}" for provider, count in component.placement.items()) or "-",
                 str(component.runs),
                 *(_worst(component, kind) for kind in ("state", "output", "logits")),
@@ -170,6 +170,12 @@ def _rows(report: BackendsReport, margin: float) -> Iterator[Sequence[str]]:
                 "-",
                 _answers(side, margin),
             )
+
+
+def _label(one: ComponentParity, components: Sequence[ComponentParity]) -> str:
+    """A component, with its graph where it has two."""
+    alone = sum(other.component == one.component for other in components) == 1
+    return one.component if alone else f"{one.component} {one.model}"
 
 
 def _worst(component: ComponentParity, kind: Kind) -> str:

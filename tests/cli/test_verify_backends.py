@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -240,10 +241,32 @@ def test_what_is_wrong_is_named(
     assert (found["atol"], found["rtol"]) == (1e-3, 1e-3)
     apart = [component for component in report["backends"][1]["components"] if component["first_divergence"]]
     assert [component["component"] for component in apart] == [fault.component]
+    model = fault.component if fault.component != "decoder" else "model"
     ran = command("verify", package.path, "--backends", f"ort,{wrong}", "--tokens", 6)
     assert ran.code == 1
     assert f"'{fault.port}' diverges at step {fault.step}" in ran.out
-    assert f"component '{fault.component}', port '{fault.port}' ({called}), step {fault.step}: " in ran.err
+    assert (
+        f"component '{fault.component}' ({model}.onnx), port '{fault.port}' ({called}), step {fault.step}: " in ran.err
+    )
+
+
+def test_runs_of_a_component_of_two_graphs_are_counted_together(command: Command, tmp_path: Path, fit: Fit) -> None:
+    def split(metadata: dict[str, Any]) -> None:
+        metadata["components"]["decoder"]["model"] = {"first": "model.onnx", "later": "later.onnx"}
+
+    package = write_package(tmp_path / "package", update="append", edit=split)
+    shutil.copyfile(package.path / "model.onnx", package.path / "later.onnx")
+    report = verified(command, package.path, "ort,nxrt", "--tokens", 5)
+    assert [(one["model"], one["runs"]) for one in report["backends"][1]["components"]] == [
+        ("model.onnx", 1),
+        ("later.onnx", 4),
+    ]
+    wrong = fit("wrong", Wrong(Fault("decoder", 2, "present.1.key"), OrtBackend()))
+    report = verified(command, package.path, f"ort,{wrong}", "--tokens", 5, code=1)
+    found = report["backends"][1]["first_divergence"]
+    assert (found["component"], found["model"], found["step"]) == ("decoder", "later.onnx", 3)
+    ran = command("verify", package.path, "--backends", f"ort,{wrong}", "--tokens", 5)
+    assert "\tdecoder later.onnx\t" in ran.out
 
 
 def test_of_one_run_the_state_is_named_before_the_logits(command: Command, tmp_path: Path, fit: Fit) -> None:

@@ -88,15 +88,15 @@ def compare_backends(load: Load, asked: Asked) -> BackendsReport:
         watcher.begin(pipe.plan)
         firsts = [_ask(pipe, request, asked.tokens) for request in asked.requests]
         inputs = tuple(_used(pipe.plan.package, request) for request in asked.requests)
-        identity, components = dict(pipe.identity), tuple(pipe.plan.components)
+        identity = dict(pipe.identity)
     reports = []
     for index, side in enumerate(asked.sides):
-        found = tuple(watcher.found[index][name] for name in components)
+        found = tuple(watcher.found[index][graph] for graph in watcher.found[0])
         if index and all(one.error is None for one in found):
             reports.append(_free(load, asked, side, firsts, SideReport(side, found, watcher.firsts[index])))
         else:
             reports.append(SideReport(side, found, watcher.firsts[index]))
-    unreached = tuple(name for name in components if not watcher.found[0][name].runs)
+    unreached = tuple(dict.fromkeys(one.component for one in reports[0].components if not one.runs))
     return BackendsReport(tuple(reports), inputs, identity, unreached)
 
 
@@ -144,7 +144,7 @@ def told(apart: PortDifference) -> str:
     found = apart.difference
     one, other = found.values
     where = f" at {list(found.at)}" if found.at else ""
-    place = f"component '{apart.component}', port '{apart.port}' ({apart.kind}), step {apart.step}"
+    place = f"component '{apart.component}' ({apart.model}), port '{apart.port}' ({apart.kind}), step {apart.step}"
     sizes = f"largest difference {found.absolute:.3g}, relative {found.relative:.3g}"
     bounds = f"allowed {found.atol:g} + {found.rtol:g} of the value"
     return (

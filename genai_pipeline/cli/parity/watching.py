@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from genai_pipeline.cli.parity.differences import Bounds, Difference, difference
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from genai_pipeline.backends.twins import Arrays, Step
     from genai_pipeline.graph.plan import ExecutionPlan, ScopePlan
 
+Graph = tuple[str, str]  # component and path
 Kind = Literal["state", "output", "logits"]
 KINDS: Final[tuple[Kind, ...]] = ("state", "output", "logits")  # as a run computes them: logits come of the layers
 
@@ -25,6 +28,7 @@ class PortDifference:
     """The difference at one port in one step, which counts the runs of the component from 0."""
 
     component: str
+    model: str
     port: str
     kind: Kind
     step: int
@@ -32,15 +36,22 @@ class PortDifference:
 
     def to_dict(self) -> dict[str, Any]:
         """The place and the difference as JSON-ready fields."""
-        place = {"component": self.component, "port": self.port, "kind": self.kind, "step": self.step}
+        place = {
+            "component": self.component,
+            "model": self.model,
+            "port": self.port,
+            "kind": self.kind,
+            "step": self.step,
+        }
         return {**place, **self.difference.to_dict()}
 
 
 @dataclass(slots=True)
 class ComponentParity:
-    """One component on one side: where its nodes run, how often it was compared, and what came of it."""
+    """One graph of a component on one side: where its nodes run, how often it was compared, and what came of it."""
 
     component: str
+    model: str  # its file, within its package
     placement: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     runs: int = 0
@@ -49,15 +60,11 @@ class ComponentParity:
     error: GenaiError | None = None
     failed_at: int | None = None  # the step in which it could not run; None: it did, or was not loaded
 
-    @property
-    def passed(self) -> bool:
-        """Whether nothing went wrong."""
-        return self.error is None and self.first is None
-
     def to_dict(self) -> dict[str, Any]:
         """The component as JSON-ready fields."""
         return {
             "component": self.component,
+            "model": self.model,
             "nodes": dict(self.placement),
             "notes": list(self.notes),
             "runs": self.runs,
@@ -72,7 +79,7 @@ class Watcher:
     """Hears of loads and runs, compares each at once, and keeps of it no more than the largest differences."""
 
     def __init__(self, sides: int, bounds: Bounds) -> None:
-        self.found: list[dict[str, ComponentParity]] = [{} for _ in range(sides)]
+        self.found: list[dict[Graph, ComponentParity]] = [{} for _ in range(sides)]
         self.firsts: list[PortDifference | None] = [None] * sides
         self._bounds = bounds
         self._logits: frozenset[tuple[str, str]] = frozenset()
@@ -93,29 +100,30 @@ class Watcher:
 
     def loaded(self, side: int, request: LoadRequest, graph: LoadedGraph) -> None:
         """A side has loaded a component."""
-        found = ComponentParity(request.component, dict(graph.placement), graph.notes)
-        self.found[side][request.component] = found
+        found = ComponentParity(request.component, _model(request), dict(graph.placement), graph.notes)
+        self.found[side][request.component, request.path] = found
 
     def refused(self, side: int, request: LoadRequest, error: GraphLoadError) -> None:
         """A side cannot load a component."""
-        self.found[side][request.component] = ComponentParity(request.component, error=error)
+        found = ComponentParity(request.component, _model(request), error=error)
+        self.found[side][request.component, request.path] = found
 
     def failed(self, side: int, step: Step, error: GraphRunError) -> None:
         """A side could not repeat a step."""
-        found = self.found[side][step.component]
+        found = self.found[side][step.component, step.path]
         found.error, found.failed_at = error, step.index
 
     def stepped(self, step: Step) -> None:
         """The first side has run a component."""
-        self.found[0][step.component].runs = step.index + 1
+        self.found[0][step.component, step.path].runs += 1
 
     def repeated(self, side: int, step: Step, outputs: Arrays) -> None:
         """Compare what a side has made of a step."""
-        found = self.found[side][step.component]
+        found = self.found[side][step.component, step.path]
         found.runs += 1
         for kind, port in self._ports(step):
             apart = difference(step.outputs[port], outputs[port], self._bounds, self._written(step, port))
-            here = PortDifference(step.component, port, kind, step.index, apart)
+            here = PortDifference(step.component, found.model, port, kind, step.index, apart)
             worst = found.worst.get(kind)
             if worst is None or apart.absolute > worst.difference.absolute:
                 found.worst[kind] = here
@@ -139,6 +147,10 @@ class Watcher:
             return None
         written: NDArray[Any] = step.inputs[past] != step.outputs[port]
         return written
+
+
+def _model(request: LoadRequest) -> str:
+    return PurePath(os.path.relpath(request.path, request.root)).as_posix()
 
 
 def _scopes(scope: ScopePlan) -> Iterator[ScopePlan]:
