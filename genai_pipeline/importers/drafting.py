@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from genai_pipeline.errors import GraphFileError, ImportModelError
+from genai_pipeline.importers.optimum.image_program import FILE, image_program
 from genai_pipeline.importers.package_writer import flow, package_name
+from genai_pipeline.importers.report import ImportReport
 from genai_pipeline.importers.source_folder import SourceFolder
 from genai_pipeline.importers.structure.draft import draft_text
+from genai_pipeline.importers.structure.draft_media import Pictures
 from genai_pipeline.importers.structure.graph_facts import GraphFacts, read_facts
 from genai_pipeline.importers.structure.pairs import with_pairs
 from genai_pipeline.importers.structure.parts import assemble, read_part
@@ -62,7 +65,10 @@ def drafted(source: SourceFolder, name: str) -> str:
     texts = read_texts(source)
     parts = with_pairs([read_part(facts[0], texts.vocabulary) for facts in graphs])
     assembly = assemble(parts)
-    text = unknown_text(name, parts, texts) if assembly.leftover else draft_text(name, assembly, texts)
+    if assembly.leftover:
+        text = unknown_text(name, parts, texts)
+    else:
+        text = draft_text(name, assembly, texts, pictures=_pictures(source))
     for first, *others in graphs:
         if others:
             choices = " | ".join(facts.file for facts in (first, *others))
@@ -77,6 +83,19 @@ def _read(source: SourceFolder, file: str) -> GraphFacts:
         return read_facts(source.path, file)
     except GraphFileError as error:
         raise ImportModelError(error.message, hint=error.hint) from error
+
+
+def _pictures(source: SourceFolder) -> Pictures | None:
+    """The program that the config of an image processor says; None: there is none, or a program cannot say it."""
+    if not source.has(FILE):
+        return None
+    report = ImportReport()
+    try:
+        steps, tiles = image_program(source.json(FILE), report)
+        report.check(FILE)
+    except ImportModelError:
+        return None  # the draft asks for the program
+    return Pictures(tuple(steps), tiles)
 
 
 def _one_of_each(graphs: Sequence[GraphFacts]) -> list[list[GraphFacts]]:

@@ -12,7 +12,7 @@ from genai_pipeline.importers.structure.draft_bindings import (
     text_bindings,
 )
 from genai_pipeline.importers.structure.draft_frames import frame_lines, scores_frames
-from genai_pipeline.importers.structure.draft_media import media_input_lines, media_stage_lines
+from genai_pipeline.importers.structure.draft_media import Pictures, media_input_lines, media_stage_lines, program_lines
 from genai_pipeline.importers.structure.draft_parts import component_lines, question, todo
 from genai_pipeline.importers.structure.parts import Assembly, Part
 from genai_pipeline.importers.structure.texts import Texts
@@ -23,19 +23,21 @@ _MEANINGS = ("label what is read, with the operation softmax", "another thing")
 _DRAFT = "A draft made from the graphs. What is open is marked TODO; `genai-pipeline validate` lists it."
 
 
-def draft_text(name: str, assembly: Assembly, texts: Texts, origin: str = _DRAFT) -> str:
+def draft_text(
+    name: str, assembly: Assembly, texts: Texts, origin: str = _DRAFT, pictures: Pictures | None = None
+) -> str:
     """The metadata of an assembly of which nothing, or all but a few choices, is open; ``origin`` heads it."""
     lines = [f"# {origin}"]
     lines += ['schema_version: "1"', f"name: {flow(name)}"]
     if assembly.decoder is not None:
-        lines += _generator(assembly, assembly.decoder, texts)
+        lines += _generator(assembly, assembly.decoder, texts, pictures)
     else:
         assert assembly.encoder is not None
         lines += _reader(assembly, assembly.encoder, texts)
     return "\n".join([*lines, ""])
 
 
-def _generator(assembly: Assembly, decoder: Part, texts: Texts) -> Iterator[str]:
+def _generator(assembly: Assembly, decoder: Part, texts: Texts, pictures: Pictures | None) -> Iterator[str]:
     """A model that writes text."""
     encoder = assembly.encoder
     features = feature_ports(encoder) if encoder is not None else ()
@@ -44,10 +46,11 @@ def _generator(assembly: Assembly, decoder: Part, texts: Texts) -> Iterator[str]
     if reads_text:
         yield "  prompt: {modality: text}"
     yield from _feature_inputs(features)
-    yield from media_input_lines(assembly, texts)
+    yield from media_input_lines(assembly, texts, pictures)
     yield "outputs:"
     yield "  text: {modality: text, value: generate.text}"
     yield f"tokenizer: {_tokenizer(texts)}"
+    yield from program_lines(assembly, pictures)
     yield from _components(assembly, texts)
     yield "stages:"
     if encoder is not None:

@@ -6,6 +6,8 @@ How an item becomes numbers does not follow from a graph: the program, and what 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 from genai_pipeline.graph.signature import Dim, Port
 from genai_pipeline.importers.package_writer import flow
@@ -17,22 +19,48 @@ from genai_pipeline.importers.structure.texts import Texts
 _PICTURE_RANK = 4  # batch, channels, height, width
 _TILES_RANK = 5  # batch, tiles, channels, height, width
 _MOST = 4  # items of a request
+_PROGRAM = "picture"
 # What programs publish for a port that is no picture.
 _OTHERS = ("media.mask", "media.grid", "media.original")
 _SOUNDS = ("media.pixels", "media.features", "media.samples")
 _STEPS = ("features", "projected", "rows")  # what each stage makes; the last one makes ``rows``
 
 
-def media_input_lines(assembly: Assembly, texts: Texts) -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class Pictures:
+    """The steps of a program for pictures, and whether they cut them into tiles."""
+
+    steps: tuple[dict[str, Any], ...]
+    tiles: bool
+
+    def fit(self, media: Part) -> bool:
+        """Whether they make what a graph takes."""
+        rank = _TILES_RANK if self.tiles else _PICTURE_RANK
+        return len(_main_port(media).shape or ()) == rank
+
+
+def program_lines(assembly: Assembly, pictures: Pictures | None) -> Iterator[str]:
+    """The program for pictures, where there is one that fits."""
+    if assembly.media is None or pictures is None or not pictures.fit(assembly.media):
+        return
+    yield "preprocess:"
+    yield f"  {_PROGRAM}:"
+    yield from (f"    - {flow(step)}" for step in pictures.steps)
+
+
+def media_input_lines(assembly: Assembly, texts: Texts, pictures: Pictures | None) -> Iterator[str]:
     """The input that pictures or sounds come in by."""
     if assembly.media is None:
         return
     port = _main_port(assembly.media)
+    fits = pictures is not None and pictures.fit(assembly.media)
+    modality = "image" if fits else todo(f"what does {port.name} take", "image", "audio", "video")
+    program = _PROGRAM if fits else todo("the program that makes it of a file, declared under preprocess:")
     ask = "the token that stands for an item in the prompt"
     token = flow(texts.placeholder) if texts.placeholder is not None else todo(ask, *texts.placeholders)
     yield "  media:"
-    yield f"    modality: {todo(f'what does {port.name} take', 'image', 'audio', 'video')}"
-    yield f"    program: {todo('the program that makes it of a file, declared under preprocess:')}"
+    yield f"    modality: {modality}"
+    yield f"    program: {program}"
     yield f"    placeholder: {{token: {token}, {_slots(assembly)}}}"
     yield "    required: false"
     yield f"    max_items: {_MOST}"

@@ -84,6 +84,34 @@ def test_an_eye_that_gives_embeddings_needs_no_projector(tmp_path: Path, answer:
     assert seen(package.path, picture) == expected
 
 
+SIGLIP = {
+    "image_processor_type": "SiglipImageProcessor", "do_resize": True, "size": {"height": 4, "width": 4}, "resample": 4,
+    "do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": False,
+}  # fmt: skip
+
+
+def test_an_eye_with_the_config_of_its_processor_leaves_nothing_open(tmp_path: Path) -> None:
+    package = write_vlm(tmp_path / "model", update="append")
+    picture = quarters("blue", "red", "white", "green")
+    expected = seen(package.path, picture)
+    folder = unknown(package, {"image_token_index": package.slot})
+    (folder / "preprocessor_config.json").write_text(json.dumps(SIGLIP))
+    assert write_draft(folder, name="found").questions == ()
+    assert gp.validate(folder)[1] == ()
+    assert seen(folder, picture) == expected
+
+
+@pytest.mark.parametrize(
+    "change", [{"image_processor_type": "OtherImageProcessor"}, {"do_pan_and_scan": True}, {"size": {"edge": 1}}]
+)
+def test_a_processor_that_no_program_can_be_is_asked_about(tmp_path: Path, change: dict[str, Any]) -> None:
+    package = write_vlm(tmp_path / "model", update="append")
+    folder = unknown(package, {"image_token_index": package.slot})
+    (folder / "preprocessor_config.json").write_text(json.dumps({**SIGLIP, **change}))
+    asked = {question.at.path for question in write_draft(folder, name="found").questions}
+    assert asked == {"inputs.media.modality", "inputs.media.program"}
+
+
 def test_an_ear_an_embedding_and_a_decoder(tmp_path: Path, answer: Answer) -> None:
     package = write_listener(tmp_path / "model", update="append")
     draft = write_draft(unknown(package, {"audio_token_index": package.slot}), name="found")
