@@ -9,7 +9,7 @@ of what ``DecodeImage`` gave, which drops transparency and scales samples of 16 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final
 
@@ -58,7 +58,7 @@ class ImageProgram:
     """Our steps and what they end in; ``size``: height and width of the pixels, where it is one for all pictures.
 
     ``multiple``: of which sides of other pictures are multiples; ``merge``: patches along a side that make one row;
-    ``values`` of a patch.
+    ``values`` of a patch. Patches of ``alone`` have an axis for pictures, and are filled up to ``length``.
     """
 
     steps: list[dict[str, Any]]
@@ -67,6 +67,17 @@ class ImageProgram:
     multiple: int | None = None
     merge: int = 1
     values: int = 0
+    alone: bool = False
+    length: int | None = None
+
+    def as_patches(self, patch: int, length: int | None) -> ImageProgram:
+        """The program with its pixels cut into patches, channels last, line by line."""
+        *steps, last = self.steps
+        swapped = "layout" in last
+        step: dict[str, Any] = {"patch": patch, "order": "channels_last"}
+        step |= ({"channels": "reverse"} if swapped else {}) | ({} if length is None else {"length": length})
+        steps = [*(steps if swapped else self.steps), {"patchify": step}]
+        return replace(self, steps=steps, values=_CHANNELS * patch * patch, alone=True, length=length)
 
 
 @dataclass(slots=True)

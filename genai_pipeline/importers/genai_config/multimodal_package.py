@@ -19,7 +19,7 @@ from genai_pipeline.importers.genai_config.package_parts import (
 )
 from genai_pipeline.importers.genai_config.prompt_marks import read_marks, with_slots
 from genai_pipeline.importers.genai_config.vision import NAME as VISION
-from genai_pipeline.importers.genai_config.vision import ROWS, read_vision
+from genai_pipeline.importers.genai_config.vision import read_vision
 from genai_pipeline.importers.mixers import WORDS, stages_without_slots
 from genai_pipeline.importers.optimum.document import document
 from genai_pipeline.importers.report import ImportReport
@@ -80,7 +80,7 @@ def multimodal_package(source: SourceFolder, config: ConfigNode, name: str, repo
                 "id": "generate",
                 "loop": "decode",
                 "prompt": "prompt.tokens",
-                "body": [*_placed(embedding, {"images": marks[1]}, {"images": ROWS}), decoder_stage(decoder)],
+                "body": [*_placed(embedding, {"images": marks[1]}, {"images": vision.value}), decoder_stage(decoder)],
                 "logits": "logits",
             },
         ],

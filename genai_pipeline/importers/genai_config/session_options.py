@@ -20,11 +20,11 @@ _DROPPED: Mapping[str, str] = {
     "log_verbosity_level": "logging is managed here",
     "enable_profiling": "--profile does that",
     "graph_optimization_level": "the runtime optimises as much as it can; the results are the same",
-    "ep_context_enable": "it writes compiled graphs, which nothing here reads",
-    "ep_context_embed_mode": "it writes compiled graphs, which nothing here reads",
-    "ep_context_file_path": "it writes compiled graphs, which nothing here reads",
+    "ep_context_embed_mode": "compiled graphs lie in the user's cache",
+    "ep_context_file_path": "compiled graphs lie in the user's cache",
 }
 _ENTRIES: Mapping[str, str] = {
+    "ep_context_enable": "ep.context_enable",
     "disable_cpu_ep_fallback": "session.disable_cpu_ep_fallback",
     "disable_quant_qdq": "session.disable_quant_qdq",
     "enable_quant_qdq_cleanup": "session.enable_quant_qdq_cleanup",

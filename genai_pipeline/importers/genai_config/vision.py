@@ -16,16 +16,15 @@ from genai_pipeline.importers.report import ImportReport
 from genai_pipeline.importers.source_folder import SourceFolder
 
 NAME: Final = "vision"
-ROWS: Final = "features"  # the value that the rows of pictures become
 PIXELS: Final = "images.pixels"
-_GRID: Final = "image_grid_thw"
+_STAGE, _ROWS = "see", "features"
 _DROPPED: Final[Mapping[str, str]] = {
     "spatial_merge_size": "the graph has what it needs of it",
     "patch_size": "the graph has what it needs of it",
     "window_size": "the graph has what it needs of it",
     "tokens_per_second": "it is for films",
     "num_visual_tokens": "it is for another type of model",
-    "max_num_patches": "it is for another type of model",
+    "max_num_patches": "where pictures are filled up to it, patchify does that",
 }
 _REFUSED: Final[Mapping[str, tuple[str, str]]] = {
     "adapter_filename": (
@@ -47,8 +46,14 @@ class VisionPart:
     session: dict[str, Any]
     program: ImageProgram
     pixels: Port | None
-    grid: Port | None
     rows: Port | None
+    feeds: Mapping[str, str]  # other ports -> what of a picture they take
+    before: tuple[Mapping[str, Any], ...]  # stages that make what they take
+
+    @property
+    def value(self) -> str:
+        """The name of the rows of all pictures."""
+        return f"{_STAGE}.{_ROWS}" if self.before else _ROWS
 
     def component(self) -> dict[str, Any]:
         """The entry under ``components``. Rows without an axis for pictures are those of one picture, run alone."""
@@ -61,10 +66,11 @@ class VisionPart:
 
     def stage(self) -> dict[str, Any]:
         """The stage that sees each picture."""
-        bound = ((self.pixels, PIXELS), (self.grid, "images.grid"))
-        inputs = {port.name: value for port, value in bound if port is not None}
-        outputs = {} if self.rows is None else {self.rows.name: ROWS}
-        return {"id": "see", "run": NAME, "for_each": "images", "inputs": inputs, "outputs": outputs}
+        inputs = {**({} if self.pixels is None else {self.pixels.name: PIXELS}), **self.feeds}
+        run = {"run": NAME, "inputs": inputs, "outputs": {} if self.rows is None else {self.rows.name: _ROWS}}
+        if not self.before:
+            return {"id": _STAGE, "run": NAME, "for_each": "images", **run}
+        return {"id": _STAGE, "for_each": "images", "body": [*map(dict, self.before), run]}
 
 
 def read_vision(
@@ -78,10 +84,14 @@ def read_vision(
     report.mapped(part.file, part.at("filename"), f"components.{NAME}.model")
     ports = PartPorts(part, signature, report)
     pixels = ports.input("pixel_values", "pixel_values", PIXELS)
-    found = ports.output("image_features", "image_features", f"see.{ROWS}")
+    found = ports.output("image_features", "image_features", f"{_STAGE}.{_ROWS}")
     file_of_program = part.text("config_filename", FILE)
     program = read_image_program(source, file_of_program, report)
-    grid = ports.input(_GRID, _GRID, "images.grid") if program.ends is Ends.PATCHES else None
+    feeds = {
+        port.name: value
+        for nominal, (default, value) in (marks.feeds if marks else {}).items()
+        if (port := ports.input(nominal, default, value)) is not None
+    }
     ports.refuse_rest()
     if "config_filename" in part:
         report.mapped(part.file, part.at("config_filename"), "preprocess")
@@ -89,14 +99,16 @@ def read_vision(
         if port is None:
             where = part.mapping(side).at(nominal)
             report.refused(part.file, where, "the graph has no port of this name", "name the port of its graph")
+    if marks is not None:
+        _check_ends(part, file_of_program, program, marks, report)
+        program = marks.prepare(part, program)
     if pixels is not None:
         _check_pixels(part, pixels, program, report)
     if found is not None:
         _check_rows(part, found, marks.rows if marks else None, report)
-    if marks is not None:
-        _check_ends(part, file_of_program, program, marks, report)
     own = read_session(part, report)
-    return VisionPart(file, own if "session_options" in part else session, program, pixels, grid, found)
+    session = own if "session_options" in part else session
+    return VisionPart(file, session, program, pixels, found, feeds, marks.before if marks else ())
 
 
 def _check_pixels(part: ConfigNode, port: Port, program: ImageProgram, report: ImportReport) -> None:
@@ -107,8 +119,10 @@ def _check_pixels(part: ConfigNode, port: Port, program: ImageProgram, report: I
         return
     made: tuple[int | None, ...] = (3, *(program.size or (None, None)))
     rank, what = _PIXEL_RANK, "a picture is [1, 3, height, width]"
-    if program.ends is Ends.PATCHES:
-        made, rank, what = (program.values,), _PATCH_RANK, "patches are [patches, values]"
+    if program.values:
+        filled = (program.length,) if program.alone else ()
+        made, rank = (*filled, program.values), _PATCH_RANK + len(filled)
+        what = f"patches are {'[1, ' if program.alone else '['}patches, values]"
     if len(shape) != rank:
         why = f"the port has {len(shape)} axes; {what}"
         report.refused(part.file, where, why, "export the graph for what its steps make")
@@ -128,7 +142,7 @@ def _check_ends(part: ConfigNode, file: str, program: ImageProgram, marks: Pictu
     if program.ends is Ends.PATCHES and merge != program.merge:
         why = f"is {merge}; the steps merge {program.merge} x {program.merge} patches to a row"
         report.refused(part.file, part.at("spatial_merge_size"), why, "give the same number in both")
-    block = part.integer("patch_size", 14, least=1) * merge
+    block = marks.block(part)
     sides = program.size or (program.multiple or 1,)
     if program.ends is Ends.SIZED and any(side % block for side in sides):
         shown = ", ".join(map(str, sides))

@@ -64,6 +64,25 @@ def patch_eye_graph(words: Sequence[int], merge: int, values: int) -> GraphBuild
     return b
 
 
+def filled_eye_graph(words: Sequence[int], merge: int, values: int) -> GraphBuilder:
+    """Patches filled up to one length, their mask and lines -> ``image_features`` [rows, 4].
+
+    ``pixel_values`` [images, patches, values] with channels last, ``pixel_attention_mask`` [images, patches],
+    ``spatial_shapes`` [images, 2]: lines and columns. A row for each ``merge`` * ``merge`` patches of one picture,
+    the colour of the first pixel of the first of them; the mask must say which patches count.
+    """
+    b = GraphBuilder("filled_eye")
+    patches = b.input("pixel_values", "float32", ["images", "patches", values])
+    mask = b.input("pixel_attention_mask", "int64", ["images", "patches"])
+    shape = b.input("spatial_shapes", "int64", ["images", 2])
+    used = b.op("ReduceSum", b.op("Squeeze", mask, [0]), keepdims=1)
+    first = b.op("Slice", b.op("Squeeze", patches, [0]), [0, 0], b.op("Concat", used, [3], axis=0), [0, 1])
+    grid = b.op("Reshape", first, b.op("Concat", b.op("Squeeze", shape, [0]), [3], axis=0))
+    begins = b.op("Slice", grid, [0, 0], [1 << 30, 1 << 30], [0, 1], [merge, merge])
+    _colours(b, b.op("Reshape", begins, [-1, 3]), words)
+    return b
+
+
 def _colours(b: GraphBuilder, places: Value, words: Sequence[int]) -> None:
     """The output of rows [rows, 4] for colours [..., 3] around 0."""
     bits = b.cast(b.op("Greater", places, 0.0), "int64")

@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 from genai_pipeline.testing import TinyPackage, write_package
 from genai_pipeline.testing.graphs.caches import Geometry
 from genai_pipeline.testing.graphs.decoder import Decoder
-from genai_pipeline.testing.graphs.mixing import EYE_SIDE, eye_graph, mixer_graph, patch_eye_graph, wide_eye_graph
+from genai_pipeline.testing.graphs.mixing import (
+    EYE_SIDE,
+    eye_graph,
+    filled_eye_graph,
+    mixer_graph,
+    patch_eye_graph,
+    wide_eye_graph,
+)
 from genai_pipeline.testing.graphs.rules import SumRule
 from genai_pipeline.testing.kinds import KindOptions, Update, make_cache, sum_rule
 from genai_pipeline.testing.media import PARTS_TEMPLATE
@@ -29,11 +36,13 @@ PATCH_VALUES = 3 * 2 * (BLOCK // 2) ** 2  # channels, frames, pixels
 MARKS = {
     "gemma3": ("<image_soft_token>", ("<start_of_image>", "<image_soft_token>", "<end_of_image>")),
     "mistral3": ("[IMG]", ("[IMG]", "[IMG_BREAK]", "[IMG_END]", "[INST]")),
+    "lfm2_vl": ("<image>", ("<image>", "<|image_start|>", "<|image_end|>")),
     "qwen2_5_vl": ("<|image_pad|>", ("<|vision_start|>", "<|image_pad|>", "<|vision_end|>")),
 }
 WRITTEN = {  # what a template writes for a picture
     "gemma3": "<start_of_image>",
     "mistral3": "[IMG]",
+    "lfm2_vl": "<image>",
     "qwen2_5_vl": "<|vision_start|><|image_pad|><|vision_end|>",
 }
 COLOUR_WORDS = "abcdefgh"
@@ -218,7 +227,11 @@ def seeing_folder(tmp_path: Path) -> Callable[..., SeeingFolder]:
         rule = sum_rule(options, vocabulary)
         decoder = Decoder(rule, make_cache(options), Geometry(), "inputs_embeds").build()
         words = vocabulary.id_list(COLOUR_WORDS)
-        eyes = {"gemma3": lambda: eye_graph(words, axes=axes), "mistral3": lambda: wide_eye_graph(words, BLOCK)}
+        eyes = {
+            "gemma3": lambda: eye_graph(words, axes=axes),
+            "mistral3": lambda: wide_eye_graph(words, BLOCK),
+            "lfm2_vl": lambda: filled_eye_graph(words, 2, PATCH_VALUES // 2),
+        }
         write_graph(folder / "vision.onnx", eyes.get(kind, lambda: patch_eye_graph(words, 2, PATCH_VALUES))())
         mixer = mixer_graph(len(vocabulary), {"image_features": vocabulary.id(slot)}, axes=axes)
         write_graph(folder / "embedding.onnx", mixer)

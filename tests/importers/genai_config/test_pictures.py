@@ -120,6 +120,28 @@ def test_pictures_of_any_size_have_a_mark_behind_each_line(
     assert list(ours.tokens) == folder.answer(tokens, [p[::BLOCK, ::BLOCK] for p in seen], COUNT)
 
 
+@pytest.mark.parametrize("length", [0, 80])
+@pytest.mark.parametrize("sizes", [[], [(12, 20)], [(16, 8)]])
+def test_patches_filled_up_to_one_length(
+    seeing_folder: Folders, tmp_path: Path, sizes: list[tuple[int, int]], length: int
+) -> None:
+    """Its graphs take the patches, which of them count, and their lines and columns."""
+    folder = seeing_folder("lfm2_vl", axes=2, steps=SIZED_STEPS)
+
+    def edit(config: dict[str, Any]) -> None:
+        names = {"attention_mask": "pixel_attention_mask", "image_sizes": "spatial_shapes"}
+        config["model"]["vision"] |= {"max_num_patches": length, "inputs": {"pixel_values": "pixel_values", **names}}
+
+    folder.reconfigure(edit)
+    seen = [blocks(*size) for size in sizes]
+    prompt = f"<|im_start|>user\n{'<image>' * len(seen)}what?<|im_end|>\n<|im_start|>assistant\n"
+    tokens, theirs = folder.theirs(prompt, [png(picture) for picture in seen], COUNT)
+    with gp.load(imported(folder, tmp_path / "made")) as pipe:
+        ours = pipe.generate("what?", images=seen, max_new_tokens=COUNT)
+    assert ours.usage.prompt_tokens == len(tokens)
+    assert list(ours.tokens) == folder.answer(tokens, [p[::BLOCK, ::BLOCK] for p in seen], COUNT) == theirs
+
+
 @pytest.mark.parametrize("size", [(14, 18), (3, 40), (50, 61), (64, 4)])
 def test_sides_are_chosen_as_there(seeing_folder: Folders, tmp_path: Path, size: tuple[int, int]) -> None:
     """Pictures that are resized, by rules that round other sides than transformers does."""
