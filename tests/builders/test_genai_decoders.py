@@ -43,12 +43,7 @@ def windowed() -> tuple[Any, Any]:
 def mixed() -> tuple[Any, Any]:
     """Two layers of three see the last 6 tokens, and scores are capped."""
     kinds = ["sliding_attention", "full_attention", "sliding_attention"]
-    options: dict[str, Any] = {
-        "sliding_window": 6,
-        "layer_types": kinds,
-        "query_pre_attn_scalar": 16,
-        "final_logit_softcapping": None,
-    }
+    options: dict[str, Any] = {"sliding_window": 6, "layer_types": kinds, "query_pre_attn_scalar": 16}
     options["tie_word_embeddings"] = False
     config = transformers.Gemma2Config(**SIZES, **options)
     return transformers.Gemma2ForCausalLM, config

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from genai_pipeline.graph.onnx_file import read_outline
 from genai_pipeline.importers.genai_config.audio_program import RATE, AudioProgram
 from genai_pipeline.importers.genai_config.prompt_tokens import START, PromptTokens
 from genai_pipeline.importers.package_writer import flow
@@ -20,6 +19,7 @@ from genai_pipeline.importers.structure.draft_parts import component_lines, todo
 from genai_pipeline.importers.structure.parts import Assembly, Part
 from genai_pipeline.importers.structure.texts import TOKENIZER, Texts
 from genai_pipeline.importers.workflow.document import DOCUMENT
+from genai_pipeline.importers.workflow.translation import learnt_positions
 
 _FFT, _HOP, _STRIDE = 400, 160, 2  # samples of a frame, samples between frames, frames that become one row
 _SECONDS: Final = 30  # of a window, where the encoder leaves its length open
@@ -57,7 +57,7 @@ def dictation_text(
         *component_lines("decoder", decoder, assembly, texts),
     ]
     lines += _stages(encoder, decoder, assembly, marks)
-    context = texts.context or _places(folder, decoder)
+    context = texts.context or learnt_positions(folder, decoder)
     lines += [f"limits: {{context_length: {context or todo('how many tokens does the model take?')}}}", ""]
     report.mapped(TOKENIZER, "added_tokens", f"stages.generate.prompt: the marks from {START} on")
     return "\n".join(lines)
@@ -98,12 +98,3 @@ def _stages(encoder: Part, decoder: Part, assembly: Assembly, marks: PromptToken
     yield "  - op: transcript_times"
     yield "    inputs: {tokens: each.generate.tokens, windows: audio.windows}"
     yield "    outputs: {segments: segments, text: text}"
-
-
-def _places(folder: SourceFolder, decoder: Part) -> int | None:
-    """How many positions the decoder has learnt: rows of the table that its positions pick from."""
-    port = decoder.port_of("positions")
-    graph = read_outline(folder.path / decoder.facts.file, folder.path).graph
-    sizes = {tensor.name: tensor.dims[0] for tensor in graph.initializer if len(tensor.dims) > 1}
-    picks = (node.input[0] for node in graph.node if node.op_type == "Gather" and port in node.input[1:])
-    return next((sizes[name] for name in picks if name in sizes), None)

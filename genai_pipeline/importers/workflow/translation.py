@@ -1,8 +1,8 @@
-"""Encoder-decoders of text (translation, summaries): what an answer starts with, how long it may be, its defaults.
+"""Encoder-decoders (translation, summaries, transcripts): what an answer starts with, how long it may be, its defaults.
 
 The document says none of it. The start token and the defaults of answers stand in the model's generation_config.json or
-config.json, which exporters leave out; a graph that computes distances instead of looking positions up has no longest
-text, so that the bound is a choice.
+config.json, which exporters leave out. A graph that picks rows of a table by its positions has as many as the table;
+one that computes distances has no longest text, so that the bound is a choice.
 """
 
 from __future__ import annotations
@@ -35,9 +35,8 @@ _ROTARY: Final = frozenset({"RotaryEmbedding", "GroupQueryAttention"})  # they l
 
 
 def translates(assembly: Assembly) -> bool:
-    """Whether a decoder answers what an encoder of text has read."""
-    encoder = assembly.encoder
-    return encoder is not None and assembly.decoder is not None and encoder.port_of("tokens") is not None
+    """Whether a decoder answers what an encoder has read."""
+    return assembly.encoder is not None and assembly.decoder is not None
 
 
 def with_answers(folder: SourceFolder, assembly: Assembly, texts: Texts, report: ImportReport) -> Texts:
@@ -63,14 +62,26 @@ def defaults_of_answers(folder: SourceFolder, report: ImportReport) -> dict[str,
 
 
 def _context(folder: SourceFolder, assembly: Assembly, report: ImportReport) -> int | None:
-    """A bound by choice, where no part looks positions up; None: there is a longest text, and nothing says it."""
+    """As many tokens as the decoder has positions, or a bound by choice where it looks none up; None: not known."""
     decoder = assembly.decoder
     assert decoder is not None
+    if (rows := learnt_positions(folder, decoder)) is not None:
+        report.mapped(decoder.facts.file, decoder.port_of("positions") or "", f"limits.context_length: {rows}")
+        return rows
     if looks_positions_up(folder, decoder):
         return None
     why = "missing, and the decoder looks no positions up, which bounds nothing"
     report.mapped(DOCUMENT, "model.max_sequence_length", f"limits.context_length: {CONTEXT}, by choice: {why}")
     return CONTEXT
+
+
+def learnt_positions(folder: SourceFolder, decoder: Part) -> int | None:
+    """How many positions the decoder has learnt: rows of the table that its port of positions picks from."""
+    port = decoder.port_of("positions")
+    graph = read_outline(folder.path / decoder.facts.file, folder.path).graph
+    sizes = {tensor.name: tensor.dims[0] for tensor in graph.initializer if len(tensor.dims) >= _MATRIX}
+    picks = (node.input[0] for node in graph.node if node.op_type == "Gather" and port in node.input[1:])
+    return next((sizes[name] for name in picks if name in sizes), None)
 
 
 def looks_positions_up(folder: SourceFolder, part: Part) -> bool:

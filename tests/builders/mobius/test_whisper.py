@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import wave
 from collections.abc import Callable
 from pathlib import Path
@@ -80,6 +81,25 @@ def test_without_the_marks_of_the_family_what_an_answer_starts_with_is_open(
     tmp_path: Path, tiny_model: Build, mobius_build: Build
 ) -> None:
     folder = mobius_build(_model(tiny_model, tuple(f"<m{index}>" for index in range(7))), "--runtime", "onnx-genai")
-    with pytest.raises(ImportRefusedError, match="the token that decoding starts from"):
+    with pytest.raises(ImportRefusedError, match="decoder_start_token_id: missing"):
         import_workflow(folder, tmp_path / "made")
     assert not (tmp_path / "made").exists()
+
+
+def test_without_the_marks_of_the_family_a_package_takes_features_as_they_are(
+    tmp_path: Path, tiny_model: Build, mobius_build: Build, sound: Path
+) -> None:
+    source = _model(tiny_model, (*MARKS[:4], "<m4>", "<m5>", "<m6>"))
+    folder = mobius_build(source, "--runtime", "onnx-genai")
+    shutil.copy(source / "generation_config.json", folder)
+    import_workflow(folder, tmp_path / "made", eos=[f"<m{END}>"])
+    assert gp.validate(tmp_path / "made")[1] == ()
+    extract = transformers.WhisperFeatureExtractor(feature_size=80, chunk_length=2)
+    with wave.open(str(sound)) as file:
+        samples = np.frombuffer(file.readframes(file.getnframes()), "<i2").astype(np.float32) / 32768
+    features = extract(samples, sampling_rate=RATE, return_tensors="np").input_features
+    with gp.load(tmp_path / "made") as pipe:
+        found = pipe.run({"input_features": features}, max_new_tokens=COUNT)["text"]
+    words = [f"w{token - len(MARKS)}" for token in _original(source, sound) if token >= len(MARKS)]
+    assert found.split() == words
+    assert "context_length: 64" in (tmp_path / "made" / "inference_metadata.yaml").read_text()

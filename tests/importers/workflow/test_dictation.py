@@ -116,5 +116,5 @@ def test_sizes_that_fit_no_features_are_refused(tmp_path: Path, rows: Dim, bands
 
 
 def test_without_the_mark_of_the_family_the_start_is_open(tmp_path: Path) -> None:
-    with pytest.raises(ImportRefusedError, match="the token that decoding starts from"):
+    with pytest.raises(ImportRefusedError, match="decoder_start_token_id: missing"):
         import_workflow(_folder(tmp_path / "source", marks=("<|endoftext|>",)), tmp_path / "made")
