@@ -186,10 +186,20 @@ def _normalize(reader: _Reader, attrs: ConfigNode) -> None:
     """Means stand in the order of the channels as they lie, ours in that of the decoded picture."""
     if attrs.integer("qwen2_5_vl", 0):
         reader.swapped = not reader.swapped
-    mean, std = (list(attrs.value.get(key, default)) for key, default in (("mean", _MEAN), ("std", _STD)))
+    mean, std = _channels(attrs, "mean", _MEAN), _channels(attrs, "std", _STD)
     if reader.swapped:
         mean, std = mean[::-1], std[::-1]
     reader.steps.append({"normalize": {"mean": mean, "std": std}})
+
+
+def _channels(attrs: ConfigNode, key: str, default: list[float]) -> list[float]:
+    """A number for each channel."""
+    node = attrs.get(key)
+    if node is None:
+        return default
+    numbers = node.value if isinstance(node.value, list) else []
+    fits = len(numbers) == _CHANNELS and all(isinstance(n, int | float) and not isinstance(n, bool) for n in numbers)
+    return list(node.checked(fits, f"a list of {_CHANNELS} numbers").value)
 
 
 def _permute(reader: _Reader, attrs: ConfigNode) -> None:

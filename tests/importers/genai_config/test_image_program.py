@@ -127,3 +127,28 @@ def test_values_of_another_kind_are_errors(tmp_path: Path, attrs: dict[str, Any]
     with pytest.raises(ImportModelError) as caught:
         read(tmp_path / "source", [DECODE, ("Resize", attrs), RESCALE, PERMUTE])
     assert why in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("written", "why"),
+    [
+        ({}, "the key 'processor' is missing"),
+        ({"processor": {"transform": []}}, "the key 'processor.transforms' is missing"),
+        ({"processor": {"transforms": {}}}, "processor.transforms is {}; allowed: a list"),
+        ({"processor": {"transforms": [{"operation": {"name": "x"}}]}}, "processor.transforms[0].operation.type"),
+        (
+            {"processor": {"transforms": [{"operation": {"type": "Normalize", "attrs": {"mean": [1, 2]}}}]}},
+            "operation.attrs.mean is [1, 2]; allowed: a list of 3 numbers",
+        ),
+    ],
+)
+def test_a_file_that_is_no_list_of_steps_is_an_error(tmp_path: Path, written: dict[str, Any], why: str) -> None:
+    (tmp_path / FILE).write_text(json.dumps(written), encoding="utf-8")
+    with pytest.raises(ImportModelError) as caught:
+        read_image_program(SourceFolder(tmp_path), FILE, ImportReport())
+    assert why in caught.value.message
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ImportModelError, match=f"the file '{FILE}' is missing: it says how pictures become pixels"):
+        read_image_program(SourceFolder(tmp_path), FILE, ImportReport())
