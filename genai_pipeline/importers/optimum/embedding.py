@@ -7,7 +7,8 @@ from typing import Any
 from genai_pipeline.graph.signature import GraphSignature
 from genai_pipeline.importers.config_node import ConfigNode
 from genai_pipeline.importers.optimum.layout import MODEL, Layout
-from genai_pipeline.importers.optimum.source import TOKENIZER, Source
+from genai_pipeline.importers.optimum.source import Source
+from genai_pipeline.importers.structure.texts import TOKENIZER
 
 COMMENT = "Imported from an encoder that Optimum laid out: encode, pool, normalise, for each text of the request."
 POOLING, MODULES = "1_Pooling/config.json", "modules.json"

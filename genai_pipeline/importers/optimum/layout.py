@@ -21,19 +21,11 @@ _SUFFIXES: Mapping[str, str] = {"": FULL, **{f"_{kind}": kind for kind in _KINDS
 
 MERGED, MODEL, PLAIN, WITH_PAST = "decoder_model_merged", "model", "decoder_model", "decoder_with_past_model"
 EMBED, ENCODER, VISION = "embed_tokens", "encoder_model", "vision_encoder"
-ROLES: tuple[str, ...] = (
-    MERGED,
-    PLAIN,
-    WITH_PAST,
-    MODEL,
-    EMBED,
-    ENCODER,
-    VISION,
-    "audio_encoder",
-    "text_encoder",
-    "text_model",
-)
-ROLES += ("vision_model", "prepare_inputs_embeds", "speech_encoder", "unet", "vae_decoder", "vae_encoder")
+_USED = (MERGED, PLAIN, WITH_PAST, MODEL, EMBED, ENCODER, VISION)
+# Names of the format whose graphs make no model of a known shape: they are known so that they can be named.
+_OTHERS = ("audio_encoder", "text_encoder", "text_model", "vision_model", "prepare_inputs_embeds", "speech_encoder",
+           "unet", "vae_decoder", "vae_encoder")  # fmt: skip
+ROLES: tuple[str, ...] = (*_USED, *_OTHERS)
 _REPLACED: Mapping[str, tuple[str, ...]] = {MERGED: (PLAIN, WITH_PAST)}  # by one graph that can do both
 
 

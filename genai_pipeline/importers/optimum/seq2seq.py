@@ -20,7 +20,8 @@ _LENGTHS = {"max_length": "max_new_tokens", "min_length": "min_new_tokens"}
 START = "decoder_start_token_id"
 # Keys of generation_config.json that ``answer_defaults`` and the loop's prompt read.
 ANSWER_KEYS = frozenset({START, "forced_bos_token_id", *_LENGTHS})
-_STATES, _STATES_IN, _MASK_IN = "last_hidden_state", "encoder_hidden_states", "encoder_attention_mask"
+STATES_IN = "encoder_hidden_states"
+_STATES, _MASK_IN = "last_hidden_state", "encoder_attention_mask"
 
 
 def is_encoder_decoder(layout: Layout, signatures: dict[str, GraphSignature], source_port: str = "input_ids") -> bool:
@@ -34,7 +35,7 @@ def seq2seq_fields(source: Source) -> dict[str, Any]:
     """The fields of the metadata of a text-to-text model."""
     start = start_token(source)
     encode, components = encoder_parts(source, _SOURCE_PORTS)
-    given = {_STATES_IN: "source", _MASK_IN: "prompt.mask"}
+    given = {STATES_IN: "source", _MASK_IN: "prompt.mask"}
     decoder, run = decoder_parts(source, given)
     return {
         "inputs": {"prompt": {"modality": "text"}},

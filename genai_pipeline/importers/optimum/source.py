@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from genai_pipeline.errors import ImportModelError
 from genai_pipeline.importers.config_node import ConfigNode
 from genai_pipeline.importers.optimum.generation import FILE as GENERATION
 from genai_pipeline.importers.optimum.generation import of_config
 from genai_pipeline.importers.optimum.layout import Layout
 from genai_pipeline.importers.report import ImportReport
 from genai_pipeline.importers.source_folder import SourceFolder
+from genai_pipeline.importers.structure.texts import TOKENIZER, token_texts
 
-TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
+TOKENIZER_CONFIG = "tokenizer_config.json"
 TOKENIZER_FILES = (TOKENIZER, TOKENIZER_CONFIG, "special_tokens_map.json", "chat_template.jinja", "chat_template.json")
 _CONTEXT = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "max_target_positions")
 _ENORMOUS = 10**9  # model_max_length of tokenizers that have no limit is about 1e30
@@ -64,16 +63,9 @@ class Source:
         return {**entry, "eos": list(ends)} if ends else entry
 
     def words(self) -> dict[int, str]:
-        """Texts of the tokenizer's tokens by id; vocabularies of another form than id by text have added ones only."""
-        file = self.folder.need(TOKENIZER, "texts are split with it")
-        try:
-            content = json.loads(file.read_text(encoding="utf-8"))
-            known = content.get("model", {}).get("vocab", {})
-            plain = known.items() if isinstance(known, dict) else ()
-            added = {token["id"]: token["content"] for token in content.get("added_tokens", ())}
-        except (ValueError, AttributeError, KeyError, TypeError) as error:
-            raise ImportModelError(f"{TOKENIZER}: is no tokenizer of the tokenizers library: {error}") from error
-        return {**{number: text for text, number in plain}, **added}
+        """Texts of the tokenizer's tokens by id, as far as its file lists them."""
+        self.folder.need(TOKENIZER, "texts are split with it")
+        return token_texts(self.folder)
 
     def ends(self) -> tuple[int, ...]:
         """End tokens by id, from the first file that says any: generation_config.json, then config.json."""

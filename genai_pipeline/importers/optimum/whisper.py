@@ -11,9 +11,10 @@ from typing import Any
 from genai_pipeline.graph.signature import GraphSignature
 from genai_pipeline.importers.config_node import ConfigNode
 from genai_pipeline.importers.optimum.decoder import closing_fields, decode_stage, decoder_parts
-from genai_pipeline.importers.optimum.layout import Layout
-from genai_pipeline.importers.optimum.seq2seq import encoder_parts, is_encoder_decoder, start_token
-from genai_pipeline.importers.optimum.source import TOKENIZER, Source
+from genai_pipeline.importers.optimum.layout import ENCODER, Layout
+from genai_pipeline.importers.optimum.seq2seq import STATES_IN, encoder_parts, is_encoder_decoder, start_token
+from genai_pipeline.importers.optimum.source import Source
+from genai_pipeline.importers.structure.texts import TOKENIZER
 
 COMMENT = (
     "Imported from a speech recogniser that Optimum laid out: the sound is cut into windows, each is written down."
@@ -33,10 +34,7 @@ _TAKEN = frozenset(
 
 def is_whisper(layout: Layout, signatures: dict[str, GraphSignature]) -> bool:
     """Whether an encoder takes features of sound [batch, mels, frames]."""
-    return (
-        is_encoder_decoder(layout, signatures, _PORT)
-        and len(signatures["encoder_model"].inputs[_PORT].shape or ()) == 3
-    )
+    return is_encoder_decoder(layout, signatures, _PORT) and len(signatures[ENCODER].inputs[_PORT].shape or ()) == 3
 
 
 def whisper_fields(source: Source) -> dict[str, Any]:
@@ -45,7 +43,7 @@ def whisper_fields(source: Source) -> dict[str, Any]:
     start = start_token(source)
     program = _program(source)
     encode, components = encoder_parts(source, {_PORT: "audio.windows.features"})
-    decoder, run = decoder_parts(source, {"encoder_hidden_states": "source"})
+    decoder, run = decoder_parts(source, {STATES_IN: "source"})
     parameters, template = _prompt(source, words, start)
     loop = decode_stage(source, [run], prompt={"template": template}, **_times(source, words, program))
     times = {"op": "transcript_times", "inputs": {"tokens": "each.generate.tokens", "windows": "audio.windows"}}
