@@ -45,6 +45,7 @@ class Pipeline:
         from genai_pipeline.backends.registry import make_backend
         from genai_pipeline.engine.assemble import assemble
         from genai_pipeline.engine.request_reader import RequestReader
+        from genai_pipeline.importers.compiled_graphs import compiled_graph
         from genai_pipeline.preprocess.prompts import PromptReader
         from genai_pipeline.preprocess.text_inputs import read_fields
 
@@ -53,7 +54,7 @@ class Pipeline:
         prompts = PromptReader(plan.package, tokenizers, read_fields(plan))
         self._reader: RequestReader = RequestReader(plan, tokenizers, prompts)
         self._assembly: Assembly = assemble(
-            plan, make_backend(options.backend, options.threads), prompts, options, draft
+            plan, make_backend(options.backend, options.threads), prompts, options, draft, compiled_graph
         )
         self._close = weakref.finalize(self, self._assembly.close)  # once, at the latest with the last reference
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from genai_pipeline.backends.ort_binding import QUIET
+from genai_pipeline.backends.ort_contexts import Kept, kept_graph
 from genai_pipeline.backends.ort_errors import MissingKernel, kernel_hint, missing_kernel, shorten
 from genai_pipeline.backends.ort_graph import OrtGraph
 from genai_pipeline.backends.ort_memory import device_memory
@@ -27,7 +29,7 @@ from genai_pipeline.backends.threads import POOL
 from genai_pipeline.errors import GraphLoadError, OptionError
 from genai_pipeline.graph import onnx_file
 from genai_pipeline.graph.external_data import LoadableGraph, loadable_graph
-from genai_pipeline.metadata.session_keys import ASSIGNMENT, DATA_FOLDER, RESERVED
+from genai_pipeline.metadata.session_keys import ASSIGNMENT, CONTEXTS, DATA_FOLDER, RESERVED
 
 _NO_CPU = "session.disable_cpu_ep_fallback"
 
@@ -66,14 +68,11 @@ class OrtBackend:
         """
         runtime = onnxruntime()
         choice = choose_providers(runtime, request)
-        options = _session_options(runtime, request, choice)
         pool = POOL.ensure(runtime, self._threads)
         signature = onnx_file.read_signature(Path(request.path), Path(request.root))
         rewritten = rewrite(request, signature)
         graph = loadable_graph(Path(request.path), Path(request.root), rewritten.model)
-        if graph.folder is not None:
-            options.add_session_config_entry(DATA_FOLDER, graph.folder)
-        session = _create(runtime, request, choice, options, graph)
+        session, kept = _session(runtime, request, choice, graph)
         profile = None if request.profile is None else OrtProfile.of(session)
         placement, on_cpu = placed_nodes(session)
         unmet = shortfall(choice, placement, on_cpu)
@@ -82,7 +81,7 @@ class OrtBackend:
             session,
             request.component,
             placement=placement,
-            notes=(*pool.notes, *rewritten.notes),
+            notes=(*pool.notes, *rewritten.notes, *kept.notes),
             shortfall=unmet,
             source=signature,
             rewritten=rewritten,
@@ -91,7 +90,23 @@ class OrtBackend:
         )
 
 
-def _session_options(runtime: Any, request: LoadRequest, choice: SessionProviders) -> Any:
+def _session(runtime: Any, request: LoadRequest, choice: SessionProviders, graph: LoadableGraph) -> tuple[Any, Kept]:
+    """A session of the graph, or of what a provider compiled of it; a compiled one that does not load is made anew."""
+
+    def plain_options() -> Any:
+        return _session_options(runtime, replace(request, profile=None), choice, graph)
+
+    kept = kept_graph(runtime, request, choice, graph, plain_options)
+    try:
+        return _create(runtime, request, choice, kept.graph or graph), kept
+    except GraphLoadError:
+        if kept.graph is None:
+            raise
+    kept = kept_graph(runtime, request, choice, graph, plain_options, renew=True)
+    return _create(runtime, request, choice, kept.graph or graph), kept
+
+
+def _session_options(runtime: Any, request: LoadRequest, choice: SessionProviders, graph: LoadableGraph) -> Any:
     options = runtime.SessionOptions()
     options.use_per_session_threads = False
     options.log_severity_level = QUIET
@@ -100,7 +115,9 @@ def _session_options(runtime: Any, request: LoadRequest, choice: SessionProvider
     options.add_session_config_entry(ASSIGNMENT, "1")
     if request.profile is not None:
         options.enable_profiling, options.profile_file_prefix = True, request.profile
-    config = dict(request.config)
+    if graph.folder is not None:
+        options.add_session_config_entry(DATA_FOLDER, graph.folder)
+    config = {key: value for key, value in request.config if key != CONTEXTS}  # which is done here
     if request.providers_required and CPU not in choice.names:
         config.setdefault(_NO_CPU, "1")
     for key, value in config.items():
@@ -112,7 +129,8 @@ def _session_options(runtime: Any, request: LoadRequest, choice: SessionProvider
     return options
 
 
-def _create(runtime: Any, request: LoadRequest, choice: SessionProviders, options: Any, graph: LoadableGraph) -> Any:
+def _create(runtime: Any, request: LoadRequest, choice: SessionProviders, graph: LoadableGraph) -> Any:
+    options = _session_options(runtime, request, choice, graph)
     providers = attach_providers(options, choice)
     source = graph.source if isinstance(graph.source, bytes) else str(graph.source)
     try:

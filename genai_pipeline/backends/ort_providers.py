@@ -76,12 +76,17 @@ def attach_providers(session_options: Any, chosen: SessionProviders) -> list[tup
     """
     if not any(name in chosen.plugins for name in chosen.names):
         return [(long_name(name), dict(options)) for name, options in chosen.options.items()]
+    add_providers(session_options, chosen)
+    return None
+
+
+def add_providers(session_options: Any, chosen: SessionProviders) -> None:
+    """Put providers on the options of a session."""
     for name, options in chosen.options.items():
         if name in chosen.plugins:
             session_options.add_provider_for_devices(list(chosen.plugins[name].devices), dict(options))
         elif name != CPU:  # which takes what the others leave
             session_options.add_provider(long_name(name), dict(options))
-    return None
 
 
 def placed_nodes(session: Any) -> tuple[dict[str, int], dict[str, int]]:

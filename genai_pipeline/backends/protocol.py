@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -210,6 +211,11 @@ class Backend(Protocol):
         """Load one graph. Raises GraphLoadError or ProviderUnavailableError."""
 
 
+# Gives the folder of a key, made by a function of its path where it is not there, or (True) is to be made anew. It
+# comes whole or not at all. Raises GenaiError where that is not possible.
+CompiledStore = Callable[[str, Callable[[Path], None], bool], Path]
+
+
 @dataclass(frozen=True, slots=True)
 class LoadRequest:
     """What a backend needs to load one component's graph.
@@ -227,3 +233,4 @@ class LoadRequest:
     provider_options: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
     config: tuple[tuple[str, str], ...] = ()
     profile: str | None = None  # where the runtime's own profile goes: the beginning of a file name
+    store: CompiledStore | None = None  # keeps what providers compile, for components that ask for it

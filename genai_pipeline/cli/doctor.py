@@ -134,15 +134,17 @@ def _memory() -> Mapping[str, Any]:
 
 def _cache() -> Mapping[str, Any]:
     from genai_pipeline.importers.cache import cache_home
+    from genai_pipeline.importers.compiled_graphs import compiled_graphs
     from genai_pipeline.importers.pull import is_offline, list_packages
 
-    home = cache_home()
+    home, compiled = cache_home(), compiled_graphs()
     there = next((folder for folder in (home, *home.parents) if _is_folder(folder)), home)
     return {
         "folder": str(home),
         "writable": _can_be_written(home),
         "free_mib": shutil.disk_usage(there).free // _MIB,
         "offline": is_offline(),
+        "compiled_graphs": {"count": compiled.count, "mib": compiled.nbytes // _MIB},
         "packages": {entry.name: sorted(entry.cached) for entry in list_packages()},
     }
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from genai_pipeline.backends.placement import GraphPlacement
-from genai_pipeline.backends.protocol import Backend, LoadedGraph
+from genai_pipeline.backends.protocol import Backend, CompiledStore, LoadedGraph
 from genai_pipeline.config import LoadOptions
 from genai_pipeline.engine.decode_loop import DecodeLoop
 from genai_pipeline.engine.draft_model import DraftPackage
@@ -72,18 +72,19 @@ def assemble(
     prompts: PromptReader,
     options: LoadOptions,
     draft: DraftPackage | None = None,
+    store: CompiledStore | None = None,
 ) -> Assembly:
     """Load every component and start the engine; what fails half-way leaves nothing behind.
 
-    ``draft``: the package that drafts for the one loop of ``plan``. Raises BackendError, CapacityError, OptionError or
-    PackageError.
+    ``draft``: the package that drafts for the one loop of ``plan``; ``store``: keeps what providers compile. Raises
+    BackendError, CapacityError, OptionError or PackageError.
     """
     with ExitStack() as resources:
         context = context_length(plan.package, options)
         plan = plan_with_token_ids(plan, prompts.tokenizers)
         trace = None if options.profile is None else TraceFile(options.profile)
         times = None if trace is None else NodeTimes(trace, resources)
-        graphs = load_graphs(plan, backend, options, resources, times)
+        graphs = load_graphs(plan, backend, options, resources, times, store)
         placement = placements(plan, graphs, backend.version())
         parts, spare = _parts(plan, graphs, prompts, options, context, draft, resources)
         stages = dict(walked_stages(plan.root))

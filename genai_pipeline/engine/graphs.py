@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from genai_pipeline.backends.placement import GraphPlacement
-from genai_pipeline.backends.protocol import Backend, LoadedGraph, LoadRequest
+from genai_pipeline.backends.protocol import Backend, CompiledStore, LoadedGraph, LoadRequest
 from genai_pipeline.config import LoadOptions
 from genai_pipeline.engine.graph_pair import GraphPair
 from genai_pipeline.engine.node_times import NodeTimes
@@ -22,8 +22,10 @@ def load_graphs(
     options: LoadOptions,
     resources: ExitStack,
     times: NodeTimes | None = None,
+    store: CompiledStore | None = None,
 ) -> dict[str, LoadedGraph]:
-    """Every component's graph; ``resources`` closes them. ``times``: where profiles of their nodes go.
+    """Every component's graph; ``resources`` closes them. ``times``: where profiles of their nodes go; ``store``: keeps
+    what providers compile.
 
     Raises BackendError or PackageError.
     """
@@ -32,8 +34,8 @@ def load_graphs(
     graphs: dict[str, LoadedGraph] = {}
     for name, component in plan.components.items():
         request = _load_request(plan, component, logits.get(name), () if asked is None else asked.of(name))
-        if times is not None:
-            request = replace(request, profile=times.beginning(name))
+        profile = None if times is None else times.beginning(name)
+        request = replace(request, profile=profile, store=store)
         graphs[name] = _load(backend, request, component)
         resources.callback(graphs[name].close)
     return graphs

@@ -32,12 +32,17 @@ CPU_OPTIONS: Final = frozenset({"use_arena"})  # all that the CPU provider takes
 
 DATA_FOLDER: Final = "session.model_external_initializers_file_folder_path"
 ASSIGNMENT: Final = "session.record_ep_graph_assignment_info"
+CONTEXTS: Final = "ep.context_enable"  # "1": what a provider compiled is kept for the next load
+_CONTEXT_PLACE: Final = "compiled graphs lie in the user's cache"
 # Entries that the backend decides itself; a package that sets one would be ignored or break the placement rules.
 RESERVED: Final[Mapping[str, str]] = {
     "session.use_per_session_threads": "all graphs share one thread pool",
     "session.intra_op_num_threads": "all graphs share one thread pool; give threads= to load",
     "session.inter_op_num_threads": "all graphs share one thread pool; give threads= to load",
     DATA_FOLDER: "external data is resolved by the package's own rule",
+    "ep.context_file_path": _CONTEXT_PLACE,
+    "ep.context_embed_mode": _CONTEXT_PLACE,
+    "ep.context_model_external_initializers_file_name": _CONTEXT_PLACE,
     ASSIGNMENT: "it is always on: it tells where nodes run",
 }
 
