@@ -53,6 +53,8 @@ def stages_without_slots(tokens: Mapping[str, int]) -> list[dict[str, Any]]:
 def _changes(graph: onnx.GraphProto, port: str) -> set[str]:
     rows, found = {port}, set()
     for node in graph.node:
+        if any(_reads(attribute.g, rows) for attribute in node.attribute if attribute.HasField("g")):
+            found.add(node.op_type)  # what a branch or a loop does to rows is not looked into
         if rows.isdisjoint(node.input) or node.op_type in ("Shape", "CastLike"):
             continue
         if node.op_type in _PLACES:
@@ -60,3 +62,10 @@ def _changes(graph: onnx.GraphProto, port: str) -> set[str]:
         else:
             found.add(node.op_type)
     return found
+
+
+def _reads(graph: onnx.GraphProto, names: set[str]) -> bool:
+    """Whether a graph inside another one reads any of the values around it."""
+    inner = (attribute.g for node in graph.node for attribute in node.attribute if attribute.HasField("g"))
+    read = {name for node in graph.node for name in node.input} | {output.name for output in graph.output}
+    return not names.isdisjoint(read) or any(_reads(branch, names) for branch in inner)

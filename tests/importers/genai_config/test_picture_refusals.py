@@ -71,6 +71,25 @@ def test_a_mixer_that_changes_rows(seeing_folder: Folders, tmp_path: Path) -> No
     assert "changes the rows that it puts in places (Neg)" in refused(folder, tmp_path / "made")["image_features"]
 
 
+def test_a_mixer_that_uses_rows_in_a_branch(seeing_folder: Folders, tmp_path: Path) -> None:
+    folder = seeing_folder()
+    model = onnx.load(folder.path / "embedding.onnx")
+    (place,) = (node for node in model.graph.node if "image_features" in node.input)
+    place.input[list(place.input).index("image_features")] = "chosen"
+    branches = [
+        helper.make_graph(
+            [helper.make_node(kind, ["image_features"], [kind])], kind, [], [helper.make_empty_tensor_value_info(kind)]
+        )
+        for kind in ("Identity", "Neg")
+    ]
+    yes = helper.make_node("Constant", [], ["yes"], value=helper.make_tensor("yes", onnx.TensorProto.BOOL, [], [True]))
+    choose = helper.make_node("If", ["yes"], ["chosen"], then_branch=branches[0], else_branch=branches[1])
+    model.graph.node.insert(0, choose)
+    model.graph.node.insert(0, yes)
+    onnx.save(model, folder.path / "embedding.onnx")
+    assert "(If)" in refused(folder, tmp_path / "made")["image_features"]
+
+
 def test_steps_and_graph_that_do_not_fit(seeing_folder: Folders, tmp_path: Path) -> None:
     folder = seeing_folder()
 
