@@ -148,9 +148,9 @@ def _answers(side: Side) -> str:
     if not side["requests"]:
         return side["stopped"] or "not run"
     tokens, equal = (sum(run[key] for run in side["requests"]) for key in ("tokens", "equal"))
-    said = (
-        f"{equal} of {tokens} tokens equal" if tokens else f"outputs within {side['requests'][0]['max_absolute']:.2g}"
-    )
+    largest = max(run["max_absolute"] for run in side["requests"])
+    outputs = f"outputs within {largest:.2g}" if largest else "outputs equal"
+    said = f"{equal} of {tokens} tokens equal" if tokens else outputs
     return "; ".join([said, *(fault for run in side["requests"] for fault in run["faults"])])
 
 
