@@ -38,13 +38,24 @@ class EncodedText:
 
 
 def encode_ids(built: Any, text: str) -> list[int]:
-    """Ids of a text under a ``tokenizers.Tokenizer``, nothing added; other threads run meanwhile.
-
-    The library lets them do so for batches only, and a text of a megabyte takes a second.
-    """
-    (encoding,) = built.encode_batch([encodable(text)], add_special_tokens=False)
-    ids: list[int] = encoding.ids
+    """Ids of a text under a ``tokenizers.Tokenizer``, nothing added. Raises RequestError like ``encoded``."""
+    ids: list[int] = encoded(built, text).ids
     return ids
+
+
+def encoded(built: Any, text: str) -> Any:
+    """A text's encoding under a ``tokenizers.Tokenizer``, nothing added; other threads run meanwhile.
+
+    The library lets them do so for batches only, and a text of a megabyte takes a second. Raises RequestError for text
+    that the vocabulary has no token for, not even one for what is unknown.
+    """
+    given = [encodable(text)]
+    try:
+        (encoding,) = built.encode_batch(given, add_special_tokens=False)
+    except Exception as error:  # the library has no kind of its own
+        hint = "the package's tokenizer.json needs a token for what is unknown"
+        raise RequestError(f"the tokenizer cannot encode this text: {error}", param="prompt", hint=hint) from error
+    return encoding
 
 
 class PlainEncoder:
@@ -75,7 +86,7 @@ class PlainEncoder:
         if min(self._stands_for) <= highest_id:
             raise ValueError("its token ids have gaps")
         # What characters outside the vocabulary become may well be a control token (<unk>): no sign of forgery.
-        self._forgeable = frozenset(ids.values()).difference(built.encode(_MARK, add_special_tokens=False).ids)
+        self._forgeable = frozenset(ids.values()).difference(_unknown(built))
 
     def encode(self, pieces: Iterable[Piece]) -> tuple[int, ...]:
         """Ids of a prompt; raises RequestError for text that cannot be kept from becoming a control token."""
@@ -108,6 +119,14 @@ class PlainEncoder:
 
     def _with_break(self, found: re.Match[str]) -> str:
         return found.group()[0] + self._break + found.group()[1:]
+
+
+def _unknown(built: Any) -> Sequence[int]:
+    """What a character that no vocabulary has becomes; nothing where the tokenizer refuses it."""
+    try:
+        return encode_ids(built, _MARK)
+    except RequestError:
+        return ()
 
 
 def alternatives(texts: Iterable[str]) -> re.Pattern[str]:

@@ -31,8 +31,8 @@ from genai_pipeline.preprocess.plain_encoder import (
     Piece,
     PlainEncoder,
     alternatives,
-    encodable,
     encode_ids,
+    encoded,
     stands_alone,
 )
 from genai_pipeline.preprocess.special_tokens import Vocabulary, below, resolve_tokens, wants_bos
@@ -176,7 +176,7 @@ class Tokenizer:
         ``complete``: with what the tokenizer's own post-processor puts around every text, e.g. [CLS] and [SEP].
         """
         added = self._parsing.num_special_tokens_to_add(False) if complete else 0
-        (encoding,) = self._parsing.encode_batch([encodable(text)], add_special_tokens=False)
+        encoding = encoded(self._parsing, text)
         if most is not None:
             encoding.truncate(max(most - added, 0))
         if complete:

@@ -231,3 +231,21 @@ def test_a_vocabulary_with_gaps_is_refused_where_they_would_matter(tmp_path: Pat
     found = problems_of(tmp_path, make_spec(bos=None, eos=("d",)))
     assert [problem.code for problem in found] == ["tokenizer.file"]
     assert "gaps" in found[0].message
+
+
+@pytest.mark.parametrize("allow_special", [True, False])
+def test_words_that_no_token_stands_for_are_the_requests_fault(
+    tmp_path: Path, make_spec: Spec, allow_special: bool
+) -> None:
+    model = tokenizers.models.WordLevel({"a": 0, "b": 1}, unk_token="<unk>")
+    built = tokenizers.Tokenizer(model)
+    built.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    built.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = read_tokenizer(tmp_path, make_spec(), Problems())
+    assert tokenizer is not None
+    assert tokenizer.encode_text("a b", allow_special=allow_special) == (0, 1)
+    with pytest.raises(RequestError, match="cannot encode this text") as caught:
+        tokenizer.encode_text("a c", allow_special=allow_special)
+    assert "a token for what is unknown" in (caught.value.hint or "")
+    with pytest.raises(RequestError, match="cannot encode this text"):
+        tokenizer.encode_whole("c", complete=True)
