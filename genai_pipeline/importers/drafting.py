@@ -19,6 +19,7 @@ from genai_pipeline.importers.structure.graph_facts import GraphFacts, read_fact
 from genai_pipeline.importers.structure.pairs import with_pairs
 from genai_pipeline.importers.structure.parts import assemble, read_part
 from genai_pipeline.importers.structure.texts import read_texts
+from genai_pipeline.importers.structure.token_runs import takes_one
 from genai_pipeline.importers.structure.unknown import unknown_text
 from genai_pipeline.metadata.drafts import MARK, open_questions
 from genai_pipeline.metadata.load import METADATA_FILE
@@ -26,6 +27,7 @@ from genai_pipeline.metadata.yaml_reader import read_text
 from genai_pipeline.problems import Problem
 
 _MAX_GRAPHS = 32
+_TOKENS_RANK = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +101,14 @@ def _pictures(source: SourceFolder) -> Pictures | None:
 
 
 def _one_of_each(graphs: Sequence[GraphFacts]) -> list[list[GraphFacts]]:
-    """Graphs with the same ports together: one model in several precisions, of which a package uses one."""
+    """Graphs with the same ports together: one model in several precisions, of which a package uses one.
+
+    A graph with room for one token is another model than one for any number: the two are for later and first runs.
+    """
     found: dict[object, list[GraphFacts]] = {}
     for facts in graphs:
-        ports = (tuple(sorted(facts.inputs)), tuple(sorted(facts.outputs)))
-        found.setdefault(ports, []).append(facts)
+        single = any(takes_one(port.shape) and len(port.shape or ()) == _TOKENS_RANK for port in facts.inputs.values())
+        found.setdefault((tuple(sorted(facts.inputs)), tuple(sorted(facts.outputs)), single), []).append(facts)
     return list(found.values())
 
 

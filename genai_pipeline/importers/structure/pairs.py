@@ -11,6 +11,7 @@ from genai_pipeline.importers.structure.graph_facts import GraphFacts
 from genai_pipeline.importers.structure.parts import Part
 from genai_pipeline.importers.structure.port_families import families, same_tensors
 from genai_pipeline.importers.structure.states import State
+from genai_pipeline.importers.structure.token_runs import takes_one
 
 # What only a graph for first runs needs to read: later ones have what it made of it as state.
 _OF_THE_SOURCE = frozenset({"source", "source_mask", "rows"})
@@ -27,8 +28,13 @@ def with_pairs(parts: Sequence[Part]) -> list[Part]:
 
 
 def _pair(first: Part, later: Part) -> Part | None:
-    """Both graphs as one part, when the one gives the caches that the other takes and takes none itself."""
-    if first is later or not later.grown or first.states or not later.grown <= first.facts.outputs.keys():
+    """Both graphs as one part, when the one gives the caches that the other takes.
+
+    The one takes no cache itself, or it takes any number of tokens where the other has room for one.
+    """
+    if first is later or not later.grown or not later.grown <= first.facts.outputs.keys():
+        return None
+    if first.states and not (takes_single(later) and not takes_single(first)):
         return None
     if first.logits is None or later.logits is None or first.logits.value != later.logits.value:
         return None
@@ -45,6 +51,12 @@ def _pair(first: Part, later: Part) -> Part | None:
         inputs={**first.inputs, **later.inputs},
         later=later.facts,
     )
+
+
+def takes_single(part: Part) -> bool:
+    """Whether a decoder has room for one new token."""
+    name = part.port_of("tokens") or part.port_of("embeds")
+    return name is not None and takes_one(part.facts.inputs[name].shape)
 
 
 def _agree(first: GraphSignature, later: GraphSignature) -> bool:

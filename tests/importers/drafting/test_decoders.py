@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 
 import genai_pipeline as gp
@@ -21,10 +22,10 @@ from genai_pipeline.testing.kinds import KindOptions, make_cache
 TEXTS = ("a", "hello", "some more of it " * 4)
 
 
-def without_decoder(folder: Path, kind: str) -> TinyPackage:
+def without_decoder(folder: Path, kind: str, update: Any = "append") -> TinyPackage:
     """A folder of unknown origin whose decoder is to be written, and what it answers."""
     options: dict[str, Any] = {"captured": True} if kind == "cross" else {}
-    package = write_package(folder, kind, update="append", **options)
+    package = write_package(folder, kind, update=update, **options)
     for name in (METADATA_FILE, "model.onnx"):
         (package.path / name).unlink()
     start = package.vocabulary.id("<s>")
@@ -104,6 +105,21 @@ def test_a_later_decoder_that_only_reads_the_cross_cache(tmp_path: Path) -> None
     text = (package.path / METADATA_FILE).read_text()
     assert "model: {first: a.onnx, later: b.onnx}" in text
     assert "update: fixed  # the graph for first runs gives it" in text
+
+
+@pytest.mark.parametrize("update", ["append", "in_place"])
+def test_a_decoder_of_prompts_beside_one_of_single_tokens(tmp_path: Path, update: Any) -> None:
+    package = without_decoder(tmp_path / "model", "kv", update)
+    model = onnx.load(decoder_of(package).build().save(package.path / "prefill.onnx"))
+    for port in model.graph.input:
+        if port.name in ("input_ids", "position_ids"):
+            port.type.tensor_type.shape.dim[1].dim_value = 1
+    onnx.save(model, package.path / "decode.onnx")
+    with check(package) as pipe:
+        assert pipe.stats()["runs"]["prefill"] <= len(TEXTS)
+    text = (package.path / METADATA_FILE).read_text()
+    assert "model: {first: prefill.onnx, later: decode.onnx}" in text
+    assert "span: {first: whole, later: 1}" in text
 
 
 def test_precisions_of_a_pair_are_asked_for_each_graph(package: TinyPackage) -> None:
