@@ -132,7 +132,7 @@ def _components(
             spec=component,
             model=component.model or "",
             model_later=component.model_later,
-            signature=files[name].first,
+            signature=files[name].joined,
             states=states.get(name, ()),
             bytes_per_token=sum(tensor.bytes_per_token for state, tensor in tensors if state.grows),
             bytes_fixed=sum(tensor.bytes_per_token for _, tensor in tensors if not tensor.has_length),

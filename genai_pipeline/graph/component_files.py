@@ -9,7 +9,7 @@ from pathlib import Path
 from genai_pipeline.errors import GraphFileError
 from genai_pipeline.graph.external_data import check_external_data
 from genai_pipeline.graph.onnx_file import read_signature
-from genai_pipeline.graph.signature import GraphSignature
+from genai_pipeline.graph.signature import GraphSignature, joined
 from genai_pipeline.graph.uses import below
 from genai_pipeline.metadata.model import ComponentSpec, PackageSpec
 from genai_pipeline.problems import Location, Problems
@@ -26,6 +26,11 @@ class ComponentFiles:
     def all(self) -> tuple[GraphSignature, ...]:
         """All signatures, the first first."""
         return (self.first,) if self.later is None else (self.first, self.later)
+
+    @property
+    def joined(self) -> GraphSignature:
+        """The ports of all as one set."""
+        return self.first if self.later is None else joined(self.first, self.later)
 
 
 def read_components(spec: PackageSpec, refused: frozenset[str], problems: Problems) -> dict[str, ComponentFiles]:

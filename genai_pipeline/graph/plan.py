@@ -72,7 +72,7 @@ class ComponentPlan:
     spec: ComponentSpec
     model: str  # file inside the package
     model_later: str | None
-    signature: GraphSignature
+    signature: GraphSignature  # the ports of both graphs, where there are two
     states: tuple[StatePlan, ...] = ()
     bytes_per_token: int = 0  # of all growing states
     bytes_fixed: int = 0  # of states without a length axis, per sequence

@@ -22,7 +22,8 @@ def text_lines(facts: Facts) -> Iterator[str]:
     yield from _stage_lines(facts["stages"], values, 1)
     for name, component in facts["components"].items():
         borrowed = f" of the package {component['package']}" if "package" in component else ""
-        yield f"component {name}: {component['model']}{borrowed}"
+        later = f", later {component['model_later']}" if "model_later" in component else ""
+        yield f"component {name}: {component['model']}{later}{borrowed}"
         yield from _component_lines(component)
     yield from _memory_lines(facts["memory"], facts["components"].values())
     if facts["left_out"]:

@@ -11,8 +11,11 @@ import pytest
 import genai_pipeline as gp
 from genai_pipeline.engine.decode_loop import DecodeLoop
 from genai_pipeline.engine.lane import Lane
+from genai_pipeline.graph.compile import compile_package
+from genai_pipeline.graph.render import to_text
 from genai_pipeline.scheduler.budget import Costs
 from genai_pipeline.testing import TinyPackage, write_package
+from genai_pipeline.testing.builder import GraphBuilder
 from genai_pipeline.testing.graphs.branches import first_graph, later_graph
 from genai_pipeline.testing.graphs.caches import AppendCache, Geometry
 from genai_pipeline.testing.graphs.decoder import Decoder
@@ -115,6 +118,30 @@ def test_rows_of_later_runs_share_them_whatever_their_step(pair: Make, monkeypat
     with gp.load(package.path, max_batch=6) as pipe:
         together(pipe, prompts, max_new_tokens=100, ignore_eos=True)
     assert max(sizes) == 6
+
+
+def test_a_port_that_only_the_later_graph_has(pair: Make) -> None:
+    def edit(metadata: dict[str, Any]) -> None:
+        metadata["stages"][0]["body"][0]["inputs"]["num_logits_to_keep"] = 0
+
+    package = pair(edit=edit)
+    assert isinstance(package.twin, SumRule)
+    later = GraphBuilder("later")
+    Decoder(package.twin, AppendCache(), Geometry()).write(later)
+    later.input("num_logits_to_keep", "int64", [])
+    later.save(package.path / "later.onnx")
+    assert gp.validate(package.path)[1] == ()
+    prompt = package.vocabulary.encode("hello")
+    with gp.load(package.path) as pipe:
+        assert list(pipe.generate(tokens=prompt, temperature=0, max_new_tokens=6).tokens) == package.answer(prompt, 6)
+
+
+def test_the_plan_names_both_graphs(pair: Make) -> None:
+    spec, _ = gp.validate(pair().path)
+    assert spec is not None
+    plan, _ = compile_package(spec)
+    assert plan is not None
+    assert "component decoder: first.onnx, later later.onnx\n" in to_text(plan)
 
 
 def test_drafts_are_verified_by_the_later_graph(pair: Make) -> None:
