@@ -26,7 +26,7 @@ class LoopPrompt:
         self._binding = stage.spec.decode.prompt
         self._template: TokenTemplate | None = None
         self._whens: list[Binding | None] = []  # of the template's pieces
-        self._reads = stage.reads
+        self._id, self._reads = stage.id, stage.reads
         pieces = stage.spec.decode.prompt_template
         if pieces is not None:
             if tokenizer is None:
@@ -50,10 +50,17 @@ class LoopPrompt:
         else:
             assert self._binding is not None
             found = evaluate(self._binding.expr, lambda name: values[self._reads[name]])
-            prompt = tuple(int(token) for token in _flat(found))
+            prompt = self._ids(found)
         if not prompt:
             raise RequestError("the prompt has no tokens", param="prompt", hint="give at least one character or token")
         return prompt
+
+    def _ids(self, found: Any) -> tuple[int, ...]:
+        try:
+            return tuple(int(token) for token in _flat(found))
+        except (TypeError, ValueError) as error:
+            message = f"the prompt of '{self._id}' is no list of tokens: {error}"
+            raise RequestError(message, param="prompt", hint="bind prompt: to a text's tokens, or to a list") from error
 
     def _holds(self, when: Binding, values: Mapping[str, Any]) -> bool:
         return bool(evaluate(when.expr, lambda name: values[self._reads[name]]))

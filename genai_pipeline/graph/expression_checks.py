@@ -67,7 +67,11 @@ def _check_type(scope: Scope, use: Use, spec: PackageSpec, problems: Problems) -
     except ExpressionError as error:
         problems.error(use.at, "graph.expression_type", f"{use.port}: {error.message}", error.hint)
         return
-    if use.wants is not None and not _fits(found, use.wants):
+    if use.port == "prompt" and use.wants is None and found not in ("tensor", "list", "unknown"):
+        if not isinstance(use.expr, Name):  # names are looked at by what they name
+            given = _ARTICLES.get(found, f"a {found}")
+            problems.error(use.at, "graph.prompt", f"the prompt needs tokens, not {given}", "a list has one: [...]")
+    elif use.wants is not None and not _fits(found, use.wants):
         wanted, given = _ARTICLES.get(use.wants, use.wants), _ARTICLES.get(found, f"a {found}")
         hint = "ceil(...) or floor(...) gives a whole number" if (use.wants, found) == ("integer", "number") else ""
         problems.error(use.at, "graph.expression_type", f"{use.port} needs {wanted}, not {given}", hint)

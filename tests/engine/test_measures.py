@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import genai_pipeline as gp
+from genai_pipeline.errors import RequestError
 from genai_pipeline.testing import write_package
 
 TEXTS = ["a", "bcd", "efghijk", "l" * 17, "mn" * 20, "op", "bcd", "l" * 30]
@@ -107,3 +108,26 @@ def test_the_name_of_a_missing_value_is_looked_for_without_its_measure(tmp_path:
     assert problem.code == "graph.undefined_value"
     assert "nothing publishes 'loop.tokenz'" in problem.message
     assert problem.hint == "did you mean 'loop.tokens'?"
+
+
+@pytest.mark.parametrize(
+    ("expression", "what"),
+    [
+        ("prompt.length", "not a whole number"),
+        ("prompt.length + 1", "not a whole number"),
+        ("present(prompt)", "not true or false"),
+        ("prompt.length / 2", "not a number"),
+    ],
+)
+def test_a_prompt_is_no_number(tmp_path: Path, expression: str, what: str) -> None:
+    package = write_package(tmp_path, "kv", edit=lambda metadata: metadata["stages"][0].update(prompt=expression))
+    (problem,) = gp.validate(package.path)[1]
+    assert problem.code == "graph.prompt"
+    assert what in problem.message
+
+
+@pytest.mark.parametrize("expression", ["prompt.tokens[0]", "[prompt.tokens, prompt.tokens]"])
+def test_what_turns_out_to_be_no_list_of_tokens_is_refused(tmp_path: Path, expression: str) -> None:
+    package = write_package(tmp_path, "kv", edit=lambda metadata: metadata["stages"][0].update(prompt=expression))
+    with gp.load(package.path) as pipe, pytest.raises(RequestError, match="is no list of tokens"):
+        pipe.generate("hello", **ASK)
