@@ -17,6 +17,8 @@ from genai_pipeline.graph.uses import below
 from genai_pipeline.metadata.model import ComponentSpec, KvSpec
 from genai_pipeline.problems import Problems, folded
 
+_SIZED = frozenset({"fixed", "in_place", "scatter"})  # updates under which a state keeps its length
+
 
 def resolve_state(
     component: ComponentSpec,
@@ -96,6 +98,7 @@ def _resolve_entry(
         _check_dtypes(kv, port, index, found)
         shape = tensor_shape(kv, port, index, found)
         _check_pair(kv, port, shape, found)
+        _check_growth(kv, port, signature.grown, found)
         present = port.present.name if port.present else None
         given = None if giver is None else given_port(kv, port, giver, shape, found)
         tensors.append(
@@ -162,6 +165,15 @@ def _check_pair(kv: KvSpec, port: StatePort, shape: Sequence[int | str], problem
         message = f"'{port.past.name}' and '{port.present.name}' do not fit each other: {fault}"
         hint = "scatter writes into a buffer of one size" if kv.update == "scatter" else ""
         problems.error(below(kv.at, "present"), "kv.shape", message, hint)
+
+
+def _check_growth(kv: KvSpec, port: StatePort, grown: Mapping[str, tuple[str, str]], problems: Problems) -> None:
+    """What the graph makes longer with each run may not be kept as it was, nor what it copies be one buffer."""
+    past, op = grown.get(port.present.name, ("", "")) if port.present else ("", "")
+    sized = _SIZED if op == "Concat" else {"fixed"}  # attention of its own may write into a buffer of one size
+    if past == port.past.name and kv.update in sized and port.present:
+        message = f"update: {kv.update} is declared, but {op} makes '{port.present.name}' of '{past}' and new tokens"
+        problems.error(below(kv.at, "update"), "kv.update", message, "say update: append")
 
 
 def _windows(

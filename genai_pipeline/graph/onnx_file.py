@@ -21,6 +21,7 @@ from genai_pipeline.errors import GraphFileError
 from genai_pipeline.graph.onnx_wire import WireError, outline
 from genai_pipeline.graph.random_nodes import random_nodes
 from genai_pipeline.graph.signature import Dim, GraphSignature, Port, size_name
+from genai_pipeline.graph.state_nodes import attention_windows, grown_states
 
 if TYPE_CHECKING:
     import onnx
@@ -38,7 +39,6 @@ _TYPES: Mapping[int, tuple[str, int]] = {
     23: ("float4_e2m1fn", 4), 24: ("float8_e8m0fnu", 8), 25: ("uint2", 2), 26: ("int2", 2),
 }  # fmt: skip
 _PROTOBUF_LIMIT = 2**31
-_SAME_VALUE = frozenset({"Cast", "Identity"})  # between a past port and the node that attends over it
 _GIT_LFS = b"version https://git-lfs.github.com"
 
 
@@ -95,7 +95,8 @@ def signature_of(model: onnx.ModelProto) -> GraphSignature:
         outputs={value.name: _port(value) for value in graph.output},
         opset={entry.domain or "ai.onnx": entry.version for entry in model.opset_import},
         metadata={entry.key: entry.value for entry in model.metadata_props},
-        windows=_attention_windows(graph),
+        windows=attention_windows(graph),
+        grown=grown_states(graph),
         random_nodes=random_nodes(model),
     )
 
@@ -250,31 +251,9 @@ def _port(value: onnx.ValueInfoProto) -> Port:
 
 def _dim(dim: onnx.TensorShapeProto.Dimension) -> Dim:
     """A fixed size, or the name of a symbolic one; exporters write unknown sizes as -1 or 0 at times."""
-    return dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else size_name(dim.dim_param)
-
-
-def _attention_windows(graph: onnx.GraphProto) -> dict[str, int | None]:
-    """The window with which a ``GroupQueryAttention`` reads each past port: None means all of it."""
-    through = {node.output[0]: node.input[0] for node in graph.node if node.op_type in _SAME_VALUE and node.input}
-    windows: dict[str, int | None] = {}
-    for node in graph.node:
-        if node.op_type != "GroupQueryAttention":
-            continue
-        size = next((a.i for a in node.attribute if a.name == "local_window_size"), -1)
-        for name in node.input[3:5]:
-            port = _source(name, through)
-            if port:
-                windows[port] = size if size > 0 else None
-    return windows
-
-
-def _source(name: str, through: Mapping[str, str]) -> str:
-    """The value at the start of a chain of casts; a damaged graph may have a ring of them."""
-    for _ in through:
-        if name not in through:
-            break
-        name = through[name]
-    return name
+    if dim.HasField("dim_value") and dim.dim_value > 0:
+        return dim.dim_value
+    return size_name(dim.dim_param) if isinstance(dim.dim_param, str) else ""  # bytes: of a damaged file
 
 
 def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:

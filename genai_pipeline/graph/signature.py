@@ -40,6 +40,8 @@ class GraphSignature:
     # Past port -> attention window of the node that reads it; None: it reads the whole past; absent: not known.
     windows: Mapping[str, int | None] = field(default_factory=dict)
     random_nodes: tuple[RandomNode, ...] = ()
+    # Output -> the input that it is with more behind it, and the operation; of others it is not known.
+    grown: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 def joined(first: GraphSignature, later: GraphSignature) -> GraphSignature:
@@ -51,4 +53,5 @@ def joined(first: GraphSignature, later: GraphSignature) -> GraphSignature:
         metadata=later.metadata,
         windows={**later.windows, **first.windows},
         random_nodes=(*first.random_nodes, *later.random_nodes),
+        grown={**later.grown, **first.grown},
     )
