@@ -147,3 +147,20 @@ def test_settings_of_answers_become_defaults_or_stop_the_import(tmp_path: Path, 
         assert part in text
     with pytest.raises(ImportRefusedError, match="encoder_repetition_penalty"):
         import_workflow(source.write(**said, encoder_repetition_penalty=1.2), tmp_path / "other")
+
+
+def test_tokens_that_are_never_chosen_or_never_first_are_kept(tmp_path: Path, source: Source) -> None:
+    (prompt, *_) = _prompts(source.package)
+    first, second = source.package.answer(prompt, 2)
+    report = import_workflow(source.write(**source.said, begin_suppress_tokens=[first]), tmp_path / "begins")
+    assert "begin_suppress_tokens -> the loop's begin_suppress" in report.text()
+    with gp.load(tmp_path / "begins") as pipe:
+        assert pipe.generate(tokens=prompt, max_new_tokens=1).tokens[0] != first
+    import_workflow(source.write(**source.said, suppress_tokens=[second]), tmp_path / "never")
+    with gp.load(tmp_path / "never") as pipe:
+        tokens = pipe.generate(tokens=prompt, max_new_tokens=4).tokens
+    assert tokens[0] == first
+    assert second not in tokens
+    said = {**source.said, "forced_bos_token_id": 5, "begin_suppress_tokens": [first]}
+    with pytest.raises(ImportRefusedError, match="counts from the token after forced_bos_token_id"):
+        import_workflow(source.write(**said), tmp_path / "forced")
