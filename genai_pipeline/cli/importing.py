@@ -44,12 +44,12 @@ def import_gguf(
     ] = None,
 ) -> None:
     """Make a package of a GGUF file: graph, weights, tokenizer, chat template and metadata."""
-    from genai_pipeline.importers import gguf
+    from genai_pipeline import importing
 
     output: Output = ctx.obj
     with output.progress() as progress:
-        folder = gguf.import_gguf(source, target, precision=precision, name=name, layers=layers, progress=progress)
-    _made(output, folder, precision)
+        importing.import_gguf(source, target, precision=precision, name=name, layers=layers, progress=progress)
+    _made(output, target, precision)
 
 
 def import_ctranslate2(
@@ -62,12 +62,12 @@ def import_ctranslate2(
     name: Annotated[str | None, typer.Option(help="The package's name (default: the name of the folder).")] = None,
 ) -> None:
     """Make a package of a CTranslate2 Whisper model: graphs, weights, tokenizer and metadata."""
-    from genai_pipeline.importers import ctranslate2
+    from genai_pipeline import importing
 
     output: Output = ctx.obj
     with output.progress() as progress:
-        folder = ctranslate2.import_ctranslate2(source, target, precision=precision, name=name, progress=progress)
-    _made(output, folder, precision)
+        importing.import_ctranslate2(source, target, precision=precision, name=name, progress=progress)
+    _made(output, target, precision)
 
 
 def import_genai_config(
@@ -78,11 +78,11 @@ def import_genai_config(
     eos: Eos = None,
 ) -> None:
     """Make a package of a folder made for onnxruntime-genai: the same files, linked, with metadata."""
-    from genai_pipeline.importers import genai_config
+    from genai_pipeline import importing
 
     output: Output = ctx.obj
     with output.progress() as progress:
-        report = genai_config.import_genai_config(source, target, name=name, eos=eos or (), progress=progress)
+        report = importing.import_genai_config(source, target, name=name, eos=eos or (), progress=progress)
     _tell(output, report, target)
 
 
@@ -96,11 +96,11 @@ def import_optimum(
     name: Annotated[str | None, typer.Option(help="The package's name (default: the name of the folder).")] = None,
 ) -> None:
     """Make a package of a folder laid out by Optimum or transformers.js: its files, linked, with metadata."""
-    from genai_pipeline.importers import optimum
+    from genai_pipeline import importing
 
     output: Output = ctx.obj
     with output.progress() as progress:
-        report = optimum.import_optimum(source, target, precision=precision, name=name, progress=progress)
+        report = importing.import_optimum(source, target, precision=precision, name=name, progress=progress)
     _tell(output, report, target)
 
 
@@ -112,11 +112,11 @@ def import_workflow(
     eos: Eos = None,
 ) -> None:
     """Make a package of a folder with a portable inference-metadata document (pipeline.workflow, or model.io)."""
-    from genai_pipeline.importers import workflow
+    from genai_pipeline import importing
 
     output: Output = ctx.obj
     with output.progress() as progress:
-        report = workflow.import_workflow(source, target, name=name, eos=eos or (), progress=progress)
+        report = importing.import_workflow(source, target, name=name, eos=eos or (), progress=progress)
     _tell(output, report, target)
 
 

