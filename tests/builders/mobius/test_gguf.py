@@ -78,6 +78,8 @@ def test_dequantised_weights_repeat_the_reference_from_both_formats(build: Build
     assert _genai(folder) == expected
     for name in ("document", "genai"):
         assert (tmp_path / name / "model.onnx.data").samefile(folder / "model.onnx.data")
+        metadata = (tmp_path / name / "inference_metadata.yaml").read_text(encoding="utf-8")
+        assert "eos: [0, 2]" in metadata  # <|endoftext|> and <|im_end|>, which no file of this format names
 
 
 def test_quantised_weights_give_the_tokens_of_the_tools_runtime(build: Build, tmp_path: Path) -> None:
