@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 from genai_pipeline.errors import OptionError
 from genai_pipeline.metadata.provider_names import AskedProviders, read_providers
 from genai_pipeline.option_values import boolean, integer
-from genai_pipeline.problems import nearest, one_of
+from genai_pipeline.problems import nearest, one_of, shown
 from genai_pipeline.scheduler.policy import POLICIES
 from genai_pipeline.speculative.options import read_draft
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 DEFAULT_MAX_BATCH = 16
 DEFAULT_PREFILL_CHUNK = 512
 MAX_THREADS = 1024
+MAX_BATCH = 1 << 16  # rows have bookkeeping of their own, whether or not one runs in them
 DEFAULT_CONTEXT = 4096  # of packages that declare none
 
 
@@ -117,18 +118,21 @@ class LoadOptions:
         return options
 
 
-def environment_options(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Load options from the environment, each checked; an empty variable is not set. Raises OptionError by variable."""
+def environment_options(environment: Mapping[str, str], given: Container[str] = ()) -> dict[str, Any]:
+    """Load options from the environment, each checked; an empty variable is not set. Raises OptionError by variable.
+
+    Those that are ``given`` otherwise are not looked at.
+    """
     found: dict[str, Any] = {}
     for variable, name in VARIABLES.items():
         text = environment.get(variable, "").strip()
-        if not text:
+        if not text or name in given:
             continue
-        given: Any = text
-        if name == "threads" and text.isdecimal():
-            given = int(text)
+        value: Any = text
+        if name == "threads" and text.isdecimal() and len(text) < MAX_THREADS:
+            value = int(text)
         try:
-            found[name] = _CHECKS[name](name, given)
+            found[name] = _CHECKS[name](name, value)
         except OptionError as error:
             raise OptionError(f"{variable}: {error.message}", param=name, hint=error.hint) from error
     return found
@@ -159,14 +163,14 @@ def _backend(name: str, given: Any) -> str | Backend:
 def _path(name: str, given: Any) -> str:
     if isinstance(given, str | os.PathLike):
         return os.fspath(given)
-    raise OptionError(f"{name} must be a path, not {given!r}", param=name)
+    raise OptionError(f"{name} must be a path, not {shown(given)}", param=name)
 
 
 def _one_of(allowed: Iterable[str]) -> Check:
     def check(name: str, value: Any) -> str:
         if value not in allowed:
-            hint = nearest(str(value), allowed) or f"it is one of: {one_of(allowed)}"
-            raise OptionError(f"unknown {name} '{value}'", param=name, hint=hint)
+            hint = (nearest(value, allowed) if isinstance(value, str) else "") or f"it is one of: {one_of(allowed)}"
+            raise OptionError(f"unknown {name} {shown(value)}", param=name, hint=hint)
         return str(value)
 
     return check
@@ -178,7 +182,7 @@ _CHECKS: Mapping[str, Check] = {
     "threads": _optional(_integer(1, MAX_THREADS)),
     "context_length": _optional(_integer(2)),
     "prefill_chunk": _integer(3),
-    "max_batch": _integer(1),
+    "max_batch": _integer(1, MAX_BATCH),
     "memory": _as_given,
     "prefix_cache": boolean,
     "policy": _one_of(tuple(POLICIES)),

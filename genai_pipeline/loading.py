@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def load_options(arguments: Mapping[str, Any]) -> LoadOptions:
     """The options of a load: what is given, before what the environment says. Raises OptionError."""
-    return LoadOptions.of(**{**environment_options(os.environ), **arguments})
+    return LoadOptions.of(**{**environment_options(os.environ, arguments), **arguments})
 
 
 def require_runtime(options: LoadOptions) -> None:

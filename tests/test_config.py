@@ -39,9 +39,14 @@ def test_what_is_given_wins_over_the_environment(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("GENAI_PIPELINE_PROVIDERS", "cpu")
     with pytest.raises(OptionError, match="GENAI_PIPELINE_BACKEND: unknown backend 'orf'"):
         gp.load(root)
-    monkeypatch.setenv("GENAI_PIPELINE_BACKEND", "ort")
     with gp.load(root, backend="auto") as pipe:
         assert pipe.providers == ("cpu",)
+
+
+def test_a_batch_that_no_memory_holds_is_refused_before_any_is_taken(tmp_path: Path) -> None:
+    root = str(write_package(tmp_path / "tiny", "script").path)
+    with pytest.raises(OptionError, match="max_batch must be .*65536"):
+        gp.load(root, max_batch=10**9)
 
 
 def test_the_environment_wins_over_the_file_of_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ _SAME: Final = (
 
 def from_command(packages: Iterable[str], loading: Mapping[str, Any], given: Mapping[str, Any]) -> ServerConfig:
     """The configuration that the command's options mean. Raises OptionError, PackageError or ConfigInvalidError."""
-    load = {**environment_options(os.environ), **loading}
+    load = {**environment_options(os.environ, loading), **loading}
     precision = load.pop("precision", None)
     file = given.get("config")
     base = {} if file is None else read_config(file, load)
