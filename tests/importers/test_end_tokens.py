@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from genai_pipeline.errors import ImportModelError
+from genai_pipeline.importers.end_tokens import end_tokens
 from genai_pipeline.importers.report import ImportReport
 from genai_pipeline.importers.source_folder import SourceFolder
 from genai_pipeline.importers.structure.texts import read_texts
-from genai_pipeline.importers.end_tokens import end_tokens
 
 
 def _ends(folder: Path, *texts: str, named: tuple[str, ...] = ()) -> tuple[tuple[int, ...], str]:
