@@ -85,7 +85,8 @@ class KnownPackage:
 def write_gguf(path: Path) -> None:
     """A llama of one layer and 32 channels with a byte-level vocabulary, all weights float32."""
     random = np.random.default_rng(7)
-    tokens = [*byte_characters(), "<end>"]
+    letters = byte_characters()
+    tokens = [*letters, "<end>", letters[0] + letters[1]]
     writer = GGUFWriter(path, "llama")
     writer.add_name("Tiny")
     writer.add_context_length(64)
@@ -100,9 +101,9 @@ def write_gguf(path: Path) -> None:
     writer.add_tokenizer_pre("smollm")
     writer.add_token_list(tokens)
     writer.add_token_merges([f"{tokens[0]} {tokens[1]}"])
-    writer.add_token_types([TokenType.NORMAL] * 256 + [TokenType.CONTROL])
+    writer.add_token_types([TokenType.NORMAL] * 256 + [TokenType.CONTROL, TokenType.NORMAL])
     writer.add_eos_token_id(256)
-    shapes = {"token_embd": (257, 32), "output_norm": (32,), "blk.0.attn_norm": (32,), "blk.0.ffn_norm": (32,)}
+    shapes = {"token_embd": (258, 32), "output_norm": (32,), "blk.0.attn_norm": (32,), "blk.0.ffn_norm": (32,)}
     shapes |= {"blk.0.attn_q": (32, 32), "blk.0.attn_k": (16, 32), "blk.0.attn_v": (16, 32)}
     shapes |= {"blk.0.attn_output": (32, 32), "blk.0.ffn_gate": (64, 32), "blk.0.ffn_up": (64, 32)}
     shapes |= {"blk.0.ffn_down": (32, 64)}

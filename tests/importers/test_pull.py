@@ -14,10 +14,18 @@ from typing import Any
 
 import pytest
 
-from genai_pipeline.errors import OfflineError, OptionError, PackageInvalidError, PackageNotFoundError, PullError
+from genai_pipeline.errors import (
+    ImportRefusedError,
+    OfflineError,
+    OptionError,
+    PackageInvalidError,
+    PackageNotFoundError,
+    PullError,
+)
 from genai_pipeline.importers import fetch
 from genai_pipeline.importers.pull import cached, is_offline, list_packages, metadata_of, pull, resolve
 from genai_pipeline.importers.recipes import find_recipe
+from genai_pipeline.importing import pull_package
 
 WHOLE = [
     "tiny/fast/.made.json",
@@ -346,3 +354,16 @@ def test_recipes_in_a_circle_and_lists_of_other_things_are_refused(known: Any) -
     with pytest.raises(PackageInvalidError) as caught:
         pull("borrower")
     assert [problem.at.path for problem in caught.value.problems] == ["lenders.tiny[0]"]
+
+
+def test_a_pulled_package_with_errors_is_refused_and_does_not_stay(
+    known: Any, cached_files: Callable[[], list[str]]
+) -> None:
+    metadata = known.models / "tiny" / "inference_metadata.yaml"
+    sound = metadata.read_text()
+    metadata.write_text(sound + "generation: {defaults: {temperature: -3}}\n")
+    with pytest.raises(ImportRefusedError, match="must be at least 0, not -3"):
+        pull_package("tiny")
+    assert cached_files() == []
+    metadata.write_text(sound)
+    assert pull_package("tiny") == cached("tiny")
