@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import os
 import re
 from typing import Any
 
@@ -22,6 +23,8 @@ _DISTRIBUTIONS = (
     "onnxruntime-rocm",
     "onnxruntime-migraphx",
 )
+# Read when the module is imported: without it, the runtime keeps an identity of the device and events in the user's home.
+_NO_TELEMETRY = ("ORT_DISABLE_TELEMETRY", "1")
 
 
 def installed_distributions() -> dict[str, str]:
@@ -51,7 +54,11 @@ def check_distributions(found: dict[str, str]) -> None:
 
 
 def onnxruntime() -> Any:
-    """The module ``onnxruntime``. Raises RuntimeMissingError when it is absent, doubled, too old or broken."""
+    """The module ``onnxruntime``. Raises RuntimeMissingError when it is absent, doubled, too old or broken.
+
+    Its telemetry is off, unless the environment says otherwise.
+    """
+    os.environ.setdefault(*_NO_TELEMETRY)
     check_distributions(installed_distributions())
     try:
         module = importlib.import_module("onnxruntime")

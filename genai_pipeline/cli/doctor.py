@@ -178,6 +178,14 @@ def _can_be_written(folder: Path) -> bool:
         return False
 
 
+def _environment() -> Mapping[str, Any]:
+    """The load options that variables set. Raises OptionError for one that cannot be."""
+    from genai_pipeline.config import VARIABLES, environment_options
+
+    environment_options(os.environ)
+    return {variable: os.environ.get(variable, "").strip() or None for variable in VARIABLES}
+
+
 def _versions() -> Mapping[str, Any]:
     return {name: version_of(name) for name in ("genai-pipeline", *_LIBRARIES)}
 
@@ -202,6 +210,7 @@ _SECTIONS: Mapping[str, Callable[[], Mapping[str, Any]]] = {
     "processors": _processors,
     "memory": _memory,
     "cache": _cache,
+    "environment": _environment,
     "versions": _versions,
     "extras": _extras,
 }
@@ -210,7 +219,7 @@ _SECTIONS: Mapping[str, Callable[[], Mapping[str, Any]]] = {
 def _lines(report: Mapping[str, Mapping[str, Any]]) -> list[str]:
     lines = []
     for section, values in report.items():
-        lines.append(f"{section}\n")
+        lines.append(f"{section}\n" if values else f"{section:<16} none\n")
         lines += [f"  {name:<14} {_shown(value)}\n" for name, value in values.items()]
     return lines
 

@@ -25,6 +25,12 @@ PROVIDERS: Final[Mapping[str, str]] = {  # our name -> the runtime's
     "acl": "ACLExecutionProvider",
     "cann": "CANNExecutionProvider",
     "vitisai": "VitisAIExecutionProvider",
+    "nnapi": "NnapiExecutionProvider",
+    "vsinpu": "VSINPUExecutionProvider",
+    "rknpu": "RknpuExecutionProvider",
+    "js": "JsExecutionProvider",
+    "webnn": "WebNNExecutionProvider",
+    "azure": "AzureExecutionProvider",
 }
 _SHORT_NAMES: Final = {long: short for short, long in PROVIDERS.items()}
 DEFAULT_PROVIDER: Final = "cpu"  # of a component that lists none

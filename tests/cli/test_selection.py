@@ -175,3 +175,13 @@ def test_it_is_said_before_anything_is_fetched(
     for arguments in (("run", "smollm2-135m", "hello"), ("inspect", "smollm2-135m")):
         assert command(*arguments, "--provider", "cuda").code == 5
     assert not list(tmp_path.rglob("*.onnx"))
+
+
+def test_doctor_tells_of_variables(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GENAI_PIPELINE_PROVIDERS", "cpu")
+    told = json.loads(command("doctor", "--json").out)["environment"]
+    assert (told["GENAI_PIPELINE_PROVIDERS"], told["GENAI_PIPELINE_THREADS"]) == ("cpu", None)
+    monkeypatch.setenv("GENAI_PIPELINE_BACKEND", "zork")
+    wrong = command("doctor")
+    assert wrong.code == 2
+    assert "GENAI_PIPELINE_BACKEND: unknown backend 'zork'" in wrong.out
