@@ -37,6 +37,7 @@ from genai_pipeline.cli.commands import HelpfulGroup, complete, flags, set_verbo
 from genai_pipeline.cli.entry import INTERRUPTED
 from genai_pipeline.cli.output import Output, cannot_write, discard_stdout, print_error
 from genai_pipeline.cli.reports import text_lines
+from genai_pipeline.cli.usage import UsageError, usage_error
 from genai_pipeline.errors import ConfigInvalidError, GenaiError, OutputError, PackageInvalidError
 
 PROGRAM = "genai-pipeline"
@@ -69,6 +70,10 @@ def _endings(show: Callable[[GenaiError], None]) -> Iterator[None]:
     except GenaiError as error:
         show(error)
         raise typer.Exit(error.exit_code) from error
+    except UsageError as error:
+        wrong = usage_error(error)
+        show(wrong)
+        raise typer.Exit(wrong.exit_code) from error
     except KeyboardInterrupt as error:
         raise typer.Exit(INTERRUPTED) from error
     except BrokenPipeError as error:

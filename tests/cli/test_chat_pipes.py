@@ -88,7 +88,7 @@ def test_the_first_error_is_the_exit_code_and_the_rest_is_said(command: Command,
         (("--temperature", "900"), 2, "--temperature must be between 0 and 100, not 900"),
         (("--reasoning-effort", "low"), 2, "has no way to state a --reasoning-effort of 'low'"),
         (("--provider", "cuda"), 5, "provider 'cuda' is not available"),
-        (("--n", "2"), 2, "No such option: --n"),
+        (("--n", "2"), 2, "no such option: --n"),
     ],
 )
 def test_options_are_checked_before_anything_is_said(
@@ -96,7 +96,7 @@ def test_options_are_checked_before_anything_is_said(
 ) -> None:
     ran = command("chat", tiny.path, *options, stdin=b"hello\n")
     assert (ran.code, ran.out) == (code, "")
-    assert message in " ".join(ran.err.replace("│", " ").split())
+    assert message in ran.err
 
 
 def test_options_hold_for_every_turn(command: Command, tiny: TinyPackage) -> None:

@@ -27,13 +27,32 @@ def test_help_lists_every_command_on_stdout(command: Command) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [["nonsense"], ["run"], ["list", "--nonsense"], ["-v", "-q", "list"], ["run", "x", "y", "--top-k", "a"]],
+    ("arguments", "said", "hint"),
+    [
+        ("nonsense", "no such command 'nonsense'", "genai-pipeline --help tells what it takes"),
+        ("lst", "no such command 'lst'", "did you mean 'list'?"),
+        ("import zork a b", "no such command 'zork'", "genai-pipeline import --help tells what it takes"),
+        ("run", "missing argument 'package'", "genai-pipeline run --help tells what it takes"),
+        ("run x y --zork", "no such option: --zork", "genai-pipeline run --help tells what it takes"),
+        ("run x y --temperatur 1", "no such option: --temperatur", "did you mean '--temperature'?"),
+        ("run x y --top-k", "option '--top-k' requires an argument", "--help tells what it takes"),
+        ("run x y --top-k a", "invalid value for '--top-k': ", "genai-pipeline run --help tells what it takes"),
+        ("list a b", "unexpected extra argument", "genai-pipeline list --help tells what it takes"),
+        ("import gguf a b --precision q", "'q' is not one of", "genai-pipeline import gguf --help tells what it takes"),
+        ("--nonsense", "no such option: --nonsense", "genai-pipeline --help tells what it takes"),
+        ("-v -q list", "-v and -q exclude each other", "genai-pipeline --help tells what it takes"),
+    ],
 )
-def test_wrong_usage_is_exit_code_2_and_leaves_stdout_alone(command: Command, arguments: list[str]) -> None:
-    ran = command(*arguments)
+def test_wrong_usage_is_exit_code_2_an_error_line_and_a_hint(
+    command: Command, arguments: str, said: str, hint: str
+) -> None:
+    ran = command(*arguments.split())
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err
+    first, second = ran.err.splitlines()
+    assert first.startswith("error: ")
+    assert said in first
+    assert second.startswith("hint: ")
+    assert hint in second
 
 
 def test_errors_are_one_line_and_a_hint_and_a_traceback_only_with_v(command: Command) -> None:
