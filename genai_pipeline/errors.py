@@ -156,6 +156,13 @@ class ArchiveError(PackageError):
     code = "archive_invalid"
 
 
+class ArchiveFileError(ArchiveError):
+    """The file of an archive cannot be written or read: its name is taken, or the system refuses."""
+
+    code = "archive_file"
+    exit_code = 1
+
+
 class ReferenceFileError(PackageError):
     """The answers that were recorded in a package cannot be read."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from genai_pipeline.testing import TinyPackage
+from genai_pipeline.testing import TinyPackage, write_package
 
 Command = Callable[..., Any]
 
@@ -34,3 +34,15 @@ def test_refusals_have_their_exit_codes(command: Command, broken: TinyPackage, t
     assert ran.code == 3
     assert "nothing was unpacked" in ran.err
     assert command("pack", tmp_path / "none").code == 2
+    assert command("unpack", tmp_path / "none.gpack").code == 2
+
+
+def test_places_that_cannot_be_written_are_no_fault_of_the_package(command: Command, tmp_path: Path) -> None:
+    package = write_package(tmp_path / "sound", "script").path
+    (tmp_path / "file").write_text("not a folder")
+    for target in (tmp_path / "none" / "a.gpack", tmp_path / "file" / "a.gpack", tmp_path / "file"):
+        assert command("pack", package, target).code == 1
+    assert command("pack", package, tmp_path / "a.gpack").code == 0
+    for target in (tmp_path / "file" / "out", tmp_path / "file", tmp_path / "sound"):
+        assert command("unpack", tmp_path / "a.gpack", target).code == 1
+    assert command("unpack", tmp_path, tmp_path / "out").code == 1

@@ -20,7 +20,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import genai_pipeline as gp
-from genai_pipeline.errors import ArchiveError, GenaiError, ImportModelError, PackageInvalidError, PackagePathError
+from genai_pipeline.errors import (
+    ArchiveError,
+    ArchiveFileError,
+    GenaiError,
+    ImportModelError,
+    PackageInvalidError,
+    PackageNotFoundError,
+    PackagePathError,
+)
 from genai_pipeline.importers.archive import pack, unpack
 from genai_pipeline.importers.archive.manifest import MANIFEST_FILE, read_manifest
 from genai_pipeline.testing import TinyPackage, write_package
@@ -183,7 +191,7 @@ def test_broken_packages_are_not_packed(tmp_path: Path) -> None:
 
 
 def test_nothing_is_overwritten(package: TinyPackage, packed: Path, tmp_path: Path) -> None:
-    with pytest.raises(ArchiveError, match="exists"):
+    with pytest.raises(ArchiveFileError, match="exists"):
         pack(package.path, packed)
     with pytest.raises(ImportModelError, match="not an empty folder"):
         unpack(packed, package.path)
@@ -194,7 +202,7 @@ def test_a_full_disk_leaves_no_archive(package: TinyPackage, tmp_path: Path, mon
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(ArchiveError, match="No space left"):
+    with pytest.raises(ArchiveFileError, match="No space left"):
         pack(package.path, tmp_path / "a.gpack")
     assert [path.name for path in tmp_path.iterdir()] == ["package"]
 
@@ -337,7 +345,7 @@ def test_archives_that_are_cut_off(packed: Path, keep: int) -> None:
 
 
 def test_an_archive_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ArchiveError, match="cannot be read: No such file"):
+    with pytest.raises(PackageNotFoundError, match=r"no archive .*none\.gpack"):
         unpack(tmp_path / "none.gpack")
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final
 
-from genai_pipeline.errors import ArchiveError
+from genai_pipeline.errors import ArchiveError, ArchiveFileError
 from genai_pipeline.importers.archive.contents import Content, Lend, contents, lenders_of, read_spec
 from genai_pipeline.importers.archive.manifest import MANIFEST_FILE, MOST_FILES, Lender, Manifest, PackedFile
 from genai_pipeline.importers.progress import Progress, silent
@@ -29,12 +29,12 @@ def pack(package: Path, target: Path | None = None, *, lend: Lend | None = None,
 
     ``lend`` gives the folders of packages that components are borrowed from, which then go into the archive too (None:
     the manifest names them). The archive appears whole or not at all. Raises PackageInvalidError, PackagePathError,
-    ArchiveError.
+    ArchiveError, and of it ArchiveFileError where ``target`` is taken or cannot be written.
     """
     spec = read_spec(package)
     target = Path(f"{spec.name}{ENDING}") if target is None else target
     if os.path.lexists(target):
-        raise ArchiveError(f"{target} exists", hint="name another file, or remove this one first")
+        raise ArchiveFileError(f"{target} exists", hint="name another file, or remove this one first")
     files = list(contents(spec, lend))
     if len(files) > MOST_FILES:
         raise ArchiveError(f"{package} has {len(files)} files; an archive holds {MOST_FILES}")
@@ -59,7 +59,7 @@ def _whole_or_not(target: Path) -> Iterator[IO[bytes]]:
         finally:
             part.unlink(missing_ok=True)
     except OSError as error:
-        raise ArchiveError(
+        raise ArchiveFileError(
             f"{target} cannot be written: {error.strerror or error}", hint="see to free space and access rights"
         ) from error
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Final
 
-from genai_pipeline.errors import ArchiveError
+from genai_pipeline.errors import ArchiveFileError, PackageNotFoundError
 from genai_pipeline.importers.archive.manifest import (
     MANIFEST_FILE,
     MOST_BYTES,
@@ -39,7 +39,8 @@ _ENCRYPTED: Final = 0x1
 def unpack(archive: Path, target: Path | None = None, *, progress: Progress = silent) -> tuple[Path, Manifest]:
     """Unpack into the new folder ``target`` (None: the package's name, in the current folder).
 
-    Returns the folder and the manifest. Raises ArchiveError, ImportModelError where the folder cannot be written.
+    Returns the folder and the manifest. Raises ArchiveError, PackageNotFoundError where there is no such file,
+    ArchiveFileError where it cannot be read, ImportModelError where the folder cannot be written.
     """
     try:
         with archive.open("rb") as file, _opened(file) as entries:
@@ -51,8 +52,11 @@ def unpack(archive: Path, target: Path | None = None, *, progress: Progress = si
             return folder, manifest
     except (zipfile.BadZipFile, EOFError, struct.error, NotImplementedError, UnicodeDecodeError) as error:
         raise damaged(str(error) or "it is cut off") from error
+    except FileNotFoundError as error:
+        raise PackageNotFoundError(f"there is no archive {archive}", hint="genai-pipeline pack makes one") from error
     except OSError as error:
-        raise ArchiveError(f"{archive} cannot be read: {error.strerror or error}", hint="name an archive") from error
+        what = f"{archive} cannot be read: {error.strerror or error}"
+        raise ArchiveFileError(what, hint="name an archive that you may read") from error
 
 
 def _opened(file: IO[bytes]) -> zipfile.ZipFile:
