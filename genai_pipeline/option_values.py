@@ -6,9 +6,12 @@ import math
 import operator
 import os
 from numbers import Real
-from typing import Any
+from typing import Any, Final
 
 from genai_pipeline.errors import OptionError
+from genai_pipeline.problems import shown
+
+LARGEST: Final = 2**63 - 1  # of whole numbers without a bound of their own: what 64 bits hold
 
 
 def as_integer(value: Any) -> int | None:
@@ -22,20 +25,29 @@ def as_integer(value: Any) -> int | None:
 
 
 def as_number(value: Any) -> float | None:
-    """The value as an int or float if it is a real number of any library, None for everything else."""
+    """The value as an int or float if it is a real number of any library, None for everything else.
+
+    Numbers beyond what a float holds are infinite, whole ones too: every other one can be computed with.
+    """
     whole = as_integer(value)
-    if whole is not None:
-        return whole
-    return float(value) if isinstance(value, Real) and not isinstance(value, bool) else None
+    if whole is None and (isinstance(value, bool) or not isinstance(value, Real)):
+        return None
+    try:
+        rounded = float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+    return rounded if whole is None else whole
 
 
 def integer(name: str, value: Any, low: int, high: int | None = None) -> int:
     """An option that must be a whole number from ``low`` to ``high``. Raises OptionError."""
     whole = as_integer(value)
     if whole is None:
-        raise OptionError(f"{name} must be an integer, {_allowed(low, high)}, not {value!r}", param=name)
+        raise OptionError(f"{name} must be an integer, {_allowed(low, high)}, not {shown(value)}", param=name)
+    if whole > LARGEST and high is None:
+        raise OptionError(f"{name} must be {_allowed(low, LARGEST)}, not {shown(whole)}", param=name)
     if whole < low or (high is not None and whole > high):
-        raise OptionError(f"{name} must be {_allowed(low, high)}, not {whole}", param=name)
+        raise OptionError(f"{name} must be {_allowed(low, high)}, not {shown(whole)}", param=name)
     return whole
 
 
@@ -44,24 +56,25 @@ def number(name: str, value: Any, low: float, high: float | None = None, *, abov
     given = as_number(value)
     allowed = _allowed(low, high, above=above)
     if given is None:
-        raise OptionError(f"{name} must be a number, {allowed}, not {value!r}", param=name)
+        raise OptionError(f"{name} must be a number, {allowed}, not {shown(value)}", param=name)
     fits = given > low if above else given >= low
     if not (fits and math.isfinite(given) and (high is None or given <= high)):
-        raise OptionError(f"{name} must be {allowed}, not {given!r}", param=name)
+        finite = "finite and " if high is None and math.isinf(given) else ""
+        raise OptionError(f"{name} must be {finite}{allowed}, not {shown(value)}", param=name)
     return float(given)
 
 
 def boolean(name: str, value: Any) -> bool:
     """An option that is on or off. Raises OptionError."""
     if not isinstance(value, bool):
-        raise OptionError(f"{name} must be true or false, not {value!r}", param=name)
+        raise OptionError(f"{name} must be true or false, not {shown(value)}", param=name)
     return value
 
 
 def text(name: str, value: Any) -> str:
     """An option that is a text. Raises OptionError."""
     if not isinstance(value, str):
-        raise OptionError(f"{name} must be a string, not {value!r}", param=name)
+        raise OptionError(f"{name} must be a string, not {shown(value)}", param=name)
     return value
 
 
@@ -71,7 +84,7 @@ def package_path(value: Any) -> str:
     if isinstance(named, str) and named and "\0" not in named:
         return named
     raise OptionError(
-        f"a package is named by a folder, a metadata file or a known name, not by {value!r}",
+        f"a package is named by a folder, a metadata file or a known name, not by {shown(value)}",
         param="package",
         hint="genai-pipeline list shows the known names",
     )

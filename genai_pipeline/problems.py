@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Final, Literal
+
+SHOWN: Final = 200  # characters of a caller's value that a message repeats
+_MOST_BITS: Final = 128  # of a whole number that is written out
 
 Severity = Literal["error", "warning", "note"]
 
@@ -109,3 +113,14 @@ def one_of(allowed: Iterable[str], limit: int = 12) -> str:
     words = sorted(str(item) for item in allowed)
     shown = ", ".join(words[:limit])
     return f"{shown}, ... ({len(words)} in all)" if len(words) > limit else shown
+
+
+def shown(value: Any) -> str:
+    """A caller's value in a message: as Python writes it, and no longer than a message should be."""
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        return f"a number of about {math.ceil(value.bit_length() * math.log10(2))} digits"
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no whole numbers beyond some thousand digits, wherever they stand
+        return f"a {type(value).__name__} with a number of thousands of digits"
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."

@@ -65,7 +65,7 @@ def _pairs(flag: str, shape: str, given: Iterable[str], read: Callable[[str], An
 def _value(text: str) -> Any:
     try:
         return json.loads(text)
-    except (json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):  # whole numbers of thousands of digits are read by nobody
         return text
 
 

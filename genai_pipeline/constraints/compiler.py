@@ -17,6 +17,7 @@ from genai_pipeline.constraints.state import Constraint
 from genai_pipeline.constraints.token_table import TokenTable
 from genai_pipeline.errors import ConstraintError, ConstraintRunError
 from genai_pipeline.preprocess.tokenizer import Tokenizer
+from genai_pipeline.problems import SHOWN
 
 CACHE_SIZE: Final = 64
 
@@ -89,7 +90,8 @@ class ConstraintCompiler:
 def _refused(spec: ConstraintSpec, fault: str) -> ConstraintError:
     """The library's complaint as an error, with the keyword it is about if it is about one."""
     if spec.kind != "json":
-        return ConstraintError(f"{spec.param} cannot be used: {fault.strip()}", param=spec.param)
+        reason = "\n".join(line if len(line) <= SHOWN else f"{line[:SHOWN]}..." for line in fault.strip().split("\n"))
+        return ConstraintError(f"{spec.param} cannot be used: {reason}", param=spec.param)
     reason = fault.split("\n", 1)[0].rpartition("failed to compile JSON schema: ")[2]
     keyword = next((name for pattern, name in _COMPLAINTS.items() if re.search(pattern, reason)), "")
     places = list(_places(json.loads(spec.source), keyword)) if keyword else []

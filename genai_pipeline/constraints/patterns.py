@@ -26,6 +26,7 @@ _CLASSES: Final = {"d": _DIGIT, "w": _WORD, "s": _SPACE}
 _CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v", "0": "\0"}
 _DOT: Final = r"[^\n\r\x{2028}\x{2029}]"
 _ANYTHING: Final = r"(?:.|\n)*"
+_MOST_DIGITS: Final = 18  # more than any count that is allowed
 _QUANTIFIER: Final = re.compile(r"[*+?]|\{(\d+)(,?)(\d*)\}", re.ASCII)
 _PUNCTUATION: Final = re.compile(r"[^\w\s]", re.ASCII)
 _REFUSED: Final = {
@@ -71,6 +72,11 @@ def found_anywhere(pattern: str) -> str:
 def literal(text: str) -> str:
     """The pattern of one text."""
     return "".join(map(_character, text))
+
+
+def _count(digits: str | None) -> int:
+    """The number of repetitions; Python reads no number of thousands of digits, and beyond some all are too many."""
+    return int((digits or "0").lstrip("0")[:_MOST_DIGITS] or 0)
 
 
 def _character(character: str) -> str:
@@ -126,9 +132,9 @@ class _Reader:
 
     def _check_counts(self, found: re.Match[str]) -> None:
         low, _, high = found.groups()
-        if max(int(low or 0), int(high or 0)) > MAX_REPEAT:
+        if any(_count(digits) > MAX_REPEAT for digits in (low, high)):
             self._fail(f"repetitions are counted up to {MAX_REPEAT}")
-        if high and int(high) < int(low):
+        if high and _count(high) < _count(low):
             self._fail(f"the repetition {found.group()} has its bounds the wrong way round")
 
     def _atom(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from genai_pipeline.constraints.formats import FORMATS
 from genai_pipeline.constraints.patterns import PatternError, found_anywhere
 from genai_pipeline.constraints.schema_tree import SchemaNode, SchemaTree
-from genai_pipeline.problems import nearest, one_of
+from genai_pipeline.problems import nearest, one_of, shown
 
 MAX_COUNT: Final = 100_000  # of minItems, maxLength, ...
 MAX_LISTED: Final = 10_000  # values of an enum
@@ -38,21 +38,21 @@ def check_values(tree: SchemaTree, merged: frozenset[str]) -> None:
 def _check_counts(tree: SchemaTree, node: SchemaNode) -> None:
     for keyword in _COUNTS:
         if node.get(keyword, 0) > MAX_COUNT:
-            raise tree.refuse(keyword, node, f"is {node.get(keyword)}, at most {MAX_COUNT} is counted")
+            raise tree.refuse(keyword, node, f"is {shown(node.get(keyword))}, at most {MAX_COUNT} is counted")
 
 
 def _check_numbers(tree: SchemaTree, node: SchemaNode) -> None:
     for keyword in _BOUNDS:
         bound = node.get(keyword, 0)
         if abs(bound) > _LARGEST or "e" in repr(bound):
-            why = f"is {bound!r}; bounds reach to {_LARGEST} and need no exponent"
+            why = f"is {shown(bound)}; bounds reach to {_LARGEST} and need no exponent"
             raise tree.refuse(keyword, node, why, "leave the bound out, or take one that is nearer")
         if abs(bound) > MOST_FRACTIONAL and bound != int(bound):
-            raise tree.refuse(keyword, node, f"is {bound!r}; bounds above {MOST_FRACTIONAL} are whole numbers")
+            raise tree.refuse(keyword, node, f"is {shown(bound)}; bounds above {MOST_FRACTIONAL} are whole numbers")
     multiple = node.get("multipleOf", 1)
     scaled = multiple * 2**_BINARY_DIGITS
     if multiple > MAX_MULTIPLE or scaled != math.floor(scaled):
-        why = f"is {multiple!r}; it must be at most {MAX_MULTIPLE} and exact in binary, such as 5, 0.5 or 0.25"
+        why = f"is {shown(multiple)}; it must be at most {MAX_MULTIPLE} and exact in binary, such as 5, 0.5 or 0.25"
         hint = "validators divide binary fractions and would disagree; use a pattern on a string, or integer hundredths"
         raise tree.refuse("multipleOf", node, why, hint)
 
@@ -63,10 +63,10 @@ def _check_listed(tree: SchemaTree, node: SchemaNode) -> None:
             raise tree.refuse(keyword, node, f"lists {len(values)} values, at most {MAX_LISTED} are read")
         for value in _leaves(values):
             if isinstance(value, str) and _unwritable(value):
-                why = f"has the text {value!r}, with a control character that outputs never have"
+                why = f"has the text {shown(value)}, with a control character that outputs never have"
                 raise tree.refuse(keyword, node, why, "of control characters, \\b \\f \\n \\r and \\t can be written")
             if _inexact(value):
-                why = f"has the number {value!r}, which libraries read differently"
+                why = f"has the number {shown(value)}, which libraries read differently"
                 raise tree.refuse(keyword, node, why, f"use numbers up to {_LARGEST} without an exponent")
 
 
@@ -74,14 +74,14 @@ def _check_strings(tree: SchemaTree, node: SchemaNode) -> None:
     name = node.get("format")
     if name is not None and name not in FORMATS:
         hint = nearest(name, FORMATS) or f"formats are: {one_of(FORMATS, limit=len(FORMATS))}"
-        raise tree.refuse("format", node, f"is {name!r}, which is not supported", hint)
+        raise tree.refuse("format", node, f"is {shown(name)}, which is not supported", hint)
     patterns = [("pattern", node.get("pattern"))] if node.get("pattern") is not None else []
     patterns += [("patternProperties", pattern) for pattern in node.get("patternProperties", ())]
     for keyword, pattern in patterns:
         try:
             found_anywhere(pattern)
         except PatternError as error:
-            raise tree.refuse(keyword, node, f"has the pattern {pattern!r}: {error}") from error
+            raise tree.refuse(keyword, node, f"has the pattern {shown(pattern)}: {error}") from error
 
 
 def _check_objects(tree: SchemaTree, node: SchemaNode, merged: frozenset[str]) -> None:

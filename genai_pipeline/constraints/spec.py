@@ -13,7 +13,7 @@ from genai_pipeline.constraints.schemas import ready_schema
 from genai_pipeline.errors import ConstraintError, OptionError, RequestError
 from genai_pipeline.option_values import boolean
 from genai_pipeline.preprocess.plain_encoder import encodable
-from genai_pipeline.problems import nearest, one_of
+from genai_pipeline.problems import nearest, one_of, shown
 
 Kind = Literal["json", "regex", "grammar", "choices"]
 
@@ -95,7 +95,7 @@ def _response_format(name: str, value: Any) -> ConstraintSpec | None:
     kind = wanted.get("type")
     if kind not in FORMATS:
         hint = (nearest(kind, FORMATS) if isinstance(kind, str) else "") or f"types are: {one_of(FORMATS)}"
-        what = "has no type" if kind is None else f"has the unknown type {kind!r}"
+        what = "has no type" if kind is None else f"has the unknown type {shown(kind)}"
         raise ConstraintError(f"{name} {what}", param=name, hint=hint)
     _known(name, wanted, ("type", "json_schema") if kind == "json_schema" else ("type",))
     if kind == "json_object":
@@ -151,7 +151,7 @@ _READERS: Final[Mapping[str, Callable[[str, Any], ConstraintSpec | None]]] = {
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str) or not value:
-        raise ConstraintError(f"{name} must be a non-empty string, not {value!r}", param=name)
+        raise ConstraintError(f"{name} must be a non-empty string, not {shown(value)}", param=name)
     try:
         return encodable(value, name)
     except RequestError as error:
@@ -161,7 +161,7 @@ def _text(name: str, value: Any) -> str:
 def _mapping(field: str, value: Any, param: str | None = None) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         hint = 'for example {"type": "json_object"}' if param is None else "it holds name, schema and strict"
-        raise ConstraintError(f"{field} must be an object, not {value!r}", param=param or field, hint=hint)
+        raise ConstraintError(f"{field} must be an object, not {shown(value)}", param=param or field, hint=hint)
     return value
 
 
@@ -169,4 +169,4 @@ def _known(field: str, value: Mapping[str, Any], allowed: tuple[str, ...], param
     for key in value:
         if key not in allowed:
             hint = nearest(str(key), allowed) or f"fields are: {one_of(allowed)}"
-            raise ConstraintError(f"{field} has the unknown field {key!r}", param=param or field, hint=hint)
+            raise ConstraintError(f"{field} has the unknown field {shown(key)}", param=param or field, hint=hint)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from genai_pipeline.engine.answer_form import AnswerForm
 from genai_pipeline.errors import OptionError
 from genai_pipeline.option_values import number, text
-from genai_pipeline.problems import nearest, one_of
+from genai_pipeline.problems import nearest, one_of, shown
 from genai_pipeline.sampling.params import GenerationOptions
 from genai_pipeline.scheduler.ticket import Priority
 from genai_pipeline.speculative.stats import SpeculationStats
@@ -39,8 +39,8 @@ class Queueing:
         seconds = None if timeout is None else number("timeout", timeout, 0, above=True)
         names = {level.name.lower(): level for level in Priority}
         if not isinstance(priority, str) or priority not in names:
-            hint = nearest(str(priority), names) or f"priorities are: {one_of(names)}"
-            raise OptionError(f"unknown priority {priority!r}", param="priority", hint=hint)
+            hint = (nearest(priority, names) if isinstance(priority, str) else "") or f"priorities are: {one_of(names)}"
+            raise OptionError(f"unknown priority {shown(priority)}", param="priority", hint=hint)
         deadline = None if seconds is None else time.perf_counter() + seconds
         return Queueing(deadline, names[priority], text("key", key))
 

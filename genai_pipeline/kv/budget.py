@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import threading
 from dataclasses import dataclass
@@ -12,6 +11,8 @@ import psutil
 
 from genai_pipeline.cgroups import MEMBERSHIP, ROOT, Group, groups
 from genai_pipeline.errors import OptionError
+from genai_pipeline.option_values import as_number
+from genai_pipeline.problems import shown
 
 AUTO_SHARE = 0.5  # of what is free: weights and the graphs' own memory need the rest
 
@@ -21,6 +22,8 @@ _UNITS = {"": 1, "B": 1} | {
     for suffix, base in (("iB", 1024), ("B", 1000))
 }
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
+_DIGITS = 18  # of whole numbers that are read exactly; longer ones are beyond any machine
+_MOST = 1e30  # bytes; nothing beyond it is the size of anything, and what is computed from it stays a float
 _HINT = 'give bytes (2147483648), a size ("2GiB", "500MB"), a fraction of the free memory (0.5), or "auto"'
 
 
@@ -84,8 +87,9 @@ def parse_memory(value: str | float, machine: MachineMemory) -> int:
     if nbytes < 1 or (nbytes != int(nbytes) and factor == 1):
         raise _refused(value)
     if nbytes > machine.total:
+        asked, most = (f"{size / 2**20:.0f} MiB" for size in (nbytes, machine.total))
         raise OptionError(
-            f"memory {value!r} is {nbytes / 2**20:.0f} MiB, and this process may have {machine.total / 2**20:.0f} MiB",
+            f"memory {shown(value)} is {asked}, and this process may have {most}",
             param="memory",
             hint='lower it, or leave it "auto"',
         )
@@ -98,9 +102,9 @@ def parse_size(name: str, value: str | int) -> int:
     try:
         number, factor = _number(value)
     except OptionError as error:
-        raise OptionError(f"{name} cannot be {value!r}", param=name, hint=hint) from error
+        raise OptionError(f"{name} cannot be {shown(value)}", param=name, hint=hint) from error
     if number * factor < 1 or (factor == 1 and number != int(number)):
-        raise OptionError(f"{name} cannot be {value!r}", param=name, hint=hint)
+        raise OptionError(f"{name} cannot be {shown(value)}", param=name, hint=hint)
     return int(number * factor)
 
 
@@ -124,10 +128,17 @@ def _number(value: str | float) -> tuple[float, int]:
         factor = _unit(found[2]) if found else None
         if found is None or factor is None:
             raise _refused(value)
-        return (float if "." in found[1] else int)(found[1]), factor
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return _finite(value, float(found[1]) if "." in found[1] or len(found[1]) > _DIGITS else int(found[1])), factor
+    number = as_number(value)
+    if number is None:
         raise _refused(value)
-    return value, 1
+    return _finite(value, number), 1
+
+
+def _finite(value: str | float, number: float) -> float:
+    if not abs(number) <= _MOST:  # NaN, too
+        raise _refused(value)
+    return number
 
 
 def _unit(name: str) -> int | None:
@@ -135,7 +146,7 @@ def _unit(name: str) -> int | None:
 
 
 def _refused(value: object) -> OptionError:
-    return OptionError(f"memory cannot be {value!r}", param="memory", hint=_HINT)
+    return OptionError(f"memory cannot be {shown(value)}", param="memory", hint=_HINT)
 
 
 def _group_limit(group: Group) -> int | None:

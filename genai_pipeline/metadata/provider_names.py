@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from genai_pipeline.errors import OptionError
 from genai_pipeline.metadata.session_keys import short_provider
+from genai_pipeline.problems import shown
 
 PLUGIN: Final = "plugin:"
 EVERYWHERE: Final = "*"  # stands for every component that is not named
@@ -100,7 +101,7 @@ def read_providers(name: str, given: Any) -> AskedProviders:
     lists: dict[str, list[str]] = {}
     for component, texts in by_component.items():
         if not isinstance(component, str):
-            raise OptionError(f"{name} has {component!r} in place of a component's name", param=name)
+            raise OptionError(f"{name} has {shown(component)} in place of a component's name", param=name)
         for owner, entry in _entries(name, component, texts):
             parse_provider(entry)
             lists.setdefault(owner, []).append(entry)
@@ -111,7 +112,7 @@ def _entries(name: str, component: str, given: Any) -> Iterator[tuple[str, str]]
     """(component, provider) for each entry of a text or a list."""
     texts = (given,) if isinstance(given, str) else given
     if not isinstance(texts, Sequence) or not all(isinstance(text, str) for text in texts):
-        raise OptionError(f"{name} must be a name or a list of them, not {given!r}", param=name)
+        raise OptionError(f"{name} must be a name or a list of them, not {shown(given)}", param=name)
     if not texts:
         raise OptionError(f"{name} is an empty list", param=name, hint="leave it out, or name 'cpu'")
     for text in texts:

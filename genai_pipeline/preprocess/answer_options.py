@@ -10,7 +10,7 @@ from genai_pipeline.errors import OptionError
 from genai_pipeline.option_values import integer, text
 from genai_pipeline.preprocess.messages import plain_data
 from genai_pipeline.preprocess.tools import ToolUse, read_tool_use
-from genai_pipeline.problems import nearest, one_of
+from genai_pipeline.problems import nearest, one_of, shown
 
 if TYPE_CHECKING:
     from genai_pipeline.preprocess.chat import ChatTemplate
@@ -59,10 +59,10 @@ class AnswerOptions:
         for name in self.variables:
             if name not in known:
                 hint = nearest(name, known) or f"it has: {one_of(sorted(known - _OWN), 20)}"
-                message = f"the chat template has no variable {name!r}"
+                message = f"the chat template has no variable {shown(name)}"
                 raise OptionError(message, param=f"chat_template_kwargs.{name}", hint=hint)
-        shown = {} if self.tools is None else {"tools": self.tools.shown()}
-        return {**self.variables, **_effort_variable(self.effort, known), **shown}
+        tools = {} if self.tools is None else {"tools": self.tools.shown()}
+        return {**self.variables, **_effort_variable(self.effort, known), **tools}
 
     def check_untemplated(self) -> None:
         """Refuse what only a chat template could tell the model. Raises OptionError."""
@@ -93,7 +93,7 @@ def _effort(given: Any) -> Effort | None:
     for effort in _EFFORTS:
         if text(_EFFORT, given) == effort:
             return effort
-    raise OptionError(f"{_EFFORT} must be {one_of(_EFFORTS)}, not {given!r}", param=_EFFORT)
+    raise OptionError(f"{_EFFORT} must be {one_of(_EFFORTS)}, not {shown(given)}", param=_EFFORT)
 
 
 def _effort_variable(effort: Effort | None, known: frozenset[str]) -> dict[str, Any]:
@@ -114,10 +114,10 @@ def _variables(given: Any) -> Mapping[str, Any]:
     if given is None:
         return {}
     if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
-        raise OptionError(f"chat_template_kwargs must be an object, not {given!r}", param="chat_template_kwargs")
+        raise OptionError(f"chat_template_kwargs must be an object, not {shown(given)}", param="chat_template_kwargs")
     for name in given:
         if name in _OWN:
-            message = f"chat_template_kwargs cannot set {name!r}"
+            message = f"chat_template_kwargs cannot set {shown(name)}"
             hint = f"it is an option of its own: {name}" if name in ("messages", "tools", _EFFORT) else ""
             raise OptionError(message, param=f"chat_template_kwargs.{name}", hint=hint)
     variables: dict[str, Any] = plain_data("chat_template_kwargs", given)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from genai_pipeline.errors import RequestError
 from genai_pipeline.preprocess.plain_encoder import encodable
-from genai_pipeline.problems import nearest, one_of
+from genai_pipeline.problems import nearest, one_of, shown
 
 ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "function"))
 ContentForm = Literal["string", "parts", "either"]
@@ -109,7 +109,7 @@ def _check_role(where: str, role: Any, rules: MessageRules) -> None:
         raise RequestError(f"{where} has no role", param=f"{where}.role", hint=f"roles are: {one_of(rules.roles)}")
     if role not in rules.roles:
         hint = nearest(role, rules.roles) or f"roles are: {one_of(rules.roles)}"
-        raise RequestError(f"{where} has an unknown role {role!r}", param=f"{where}.role", hint=hint)
+        raise RequestError(f"{where} has an unknown role {shown(role)}", param=f"{where}.role", hint=hint)
 
 
 def _content(where: str, content: Any, rules: MessageRules) -> Any:
@@ -130,7 +130,7 @@ def _part(where: str, part: Any, rules: MessageRules) -> dict[str, Any]:
     modality = MODALITY_OF_PART.get(kind) if isinstance(kind, str) else None
     if not isinstance(part, dict) or modality is None:
         hint = nearest(str(kind), MODALITY_OF_PART) or f"types are: {one_of(MODALITY_OF_PART)}"
-        raise RequestError(f"{where} is a part of unknown type {kind!r}", param=where, hint=hint)
+        raise RequestError(f"{where} is a part of unknown type {shown(kind)}", param=where, hint=hint)
     if modality not in rules.modalities:
         hint = f"it takes: {one_of(rules.modalities)}"
         raise RequestError(f"{where}: this package takes no {modality} in messages", param=where, hint=hint)

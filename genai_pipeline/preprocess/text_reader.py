@@ -29,6 +29,7 @@ from genai_pipeline.preprocess.plain_encoder import encodable
 from genai_pipeline.preprocess.reasoning_tags import find_reasoning, without_earlier_reasoning
 from genai_pipeline.preprocess.slots import Placed, spread
 from genai_pipeline.preprocess.text_inputs import TextInput
+from genai_pipeline.problems import shown
 
 Messages = Sequence[Mapping[str, Any]]
 
@@ -173,18 +174,18 @@ def known_tokens(tokens: Any, size: int | None) -> tuple[int, ...]:
     ids = _ids(tokens)
     for token in ids:
         if token < 0 or (size is not None and token >= size):
-            raise RequestError(f"token {token} is outside the vocabulary, [0, {size})", param="tokens")
+            raise RequestError(f"token {shown(token)} is outside the vocabulary, [0, {size})", param="tokens")
     return ids
 
 
 def _ids(tokens: Any) -> tuple[int, ...]:
     """Token ids as plain integers: of a list, a tuple or an array of one axis."""
     if isinstance(tokens, str | bytes) or not hasattr(tokens, "__iter__"):
-        raise RequestError(f"tokens must be a list of ids, not {tokens!r}", param="tokens")
+        raise RequestError(f"tokens must be a list of ids, not {shown(tokens)}", param="tokens")
     ids = []
     for given in tokens:
         token = as_integer(given)
         if token is None:
-            raise RequestError(f"tokens must be a list of ids, not {given!r}", param="tokens")
+            raise RequestError(f"tokens must be a list of ids, not {shown(given)}", param="tokens")
         ids.append(token)
     return tuple(ids)

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from genai_pipeline.errors import OptionError
 from genai_pipeline.option_values import boolean
 from genai_pipeline.preprocess.messages import plain_data
-from genai_pipeline.problems import nearest, one_of
+from genai_pipeline.problems import nearest, one_of, shown
 
 MAX_TOOLS: Final = 512
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -94,7 +94,7 @@ def _tool(where: str, given: Any) -> Tool:
         raise OptionError(f"{where} must be an object, not {type(given).__name__}", param=where)
     hint = '{"type": "function", "function": {"name": ..., "description": ..., "parameters": {...}}}'
     if given.get("type") != "function":
-        message = f"{where}.type must be 'function', not {given.get('type')!r}"
+        message = f"{where}.type must be 'function', not {shown(given.get('type'))}"
         raise OptionError(message, param=f"{where}.type", hint=hint)
     function = given.get("function")
     if not isinstance(function, Mapping):
@@ -111,7 +111,7 @@ def _tool(where: str, given: Any) -> Tool:
 def _name(where: str, name: Any) -> str:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         allowed = "1 to 64 of a-z, A-Z, 0-9, '_', '-' and '.'"
-        raise OptionError(f"{where} must be {allowed}, not {name!r}", param=where)
+        raise OptionError(f"{where} must be {allowed}, not {shown(name)}", param=where)
     return name
 
 
@@ -126,7 +126,7 @@ def _parameters(where: str, schema: Any) -> Mapping[str, Any]:
         raise OptionError(f"{where} must be a JSON Schema object, not {type(schema).__name__}", param=where)
     kind = schema.get("type", "object")
     if kind != "object":
-        message = f"{where}.type must be 'object', since arguments have names, not {kind!r}"
+        message = f"{where}.type must be 'object', since arguments have names, not {shown(kind)}"
         raise OptionError(message, param=f"{where}.type")
     return {"type": "object", **schema}
 
@@ -136,15 +136,17 @@ def _choice(given: Any, names: Sequence[str]) -> tuple[str, str | None]:
     if isinstance(given, str):
         if given not in _MODES:
             hint = nearest(given, _MODES) or 'to name a tool: {"type": "function", "function": {"name": ...}}'
-            raise OptionError(f"tool_choice must be {one_of(_MODES)} or name a tool, not {given!r}",
+            raise OptionError(f"tool_choice must be {one_of(_MODES)} or name a tool, not {shown(given)}",
                               param="tool_choice", hint=hint)  # fmt: skip
         return given, None
     function = given.get("function") if isinstance(given, Mapping) else None
     if not isinstance(given, Mapping) or given.get("type") != "function" or not isinstance(function, Mapping):
-        message = f"tool_choice must be {one_of(_MODES)} or name a tool, not {given!r}"
+        message = f"tool_choice must be {one_of(_MODES)} or name a tool, not {shown(given)}"
         raise OptionError(message, param="tool_choice", hint='{"type": "function", "function": {"name": ...}}')
     name = function.get("name")
     if not isinstance(name, str) or name not in names:
         hint = (nearest(name, names) if isinstance(name, str) else "") or f"tools are: {one_of(names)}"
-        raise OptionError(f"tool_choice names {name!r}, which is not among the tools", param="tool_choice", hint=hint)
+        raise OptionError(
+            f"tool_choice names {shown(name)}, which is not among the tools", param="tool_choice", hint=hint
+        )
     return "required", name

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from genai_pipeline.errors import OptionError
+from genai_pipeline.problems import shown
 from genai_pipeline.sampling.options import BUILT_IN, GenerationOptions, changed
 
 # Option -> the option that must be on for it to have an effect.
@@ -83,7 +84,7 @@ def check_vocabulary(options: GenerationOptions, size: int | None) -> None:
         given: Iterable[int | str] = getattr(options, name)
         beyond = [token for token in given if isinstance(token, int) and token >= size]
         if beyond:
-            message = f"{name} has {beyond[0]}, which is outside of the vocabulary: [0, {size})"
+            message = f"{name} has {shown(beyond[0])}, which is outside of the vocabulary: [0, {size})"
             raise OptionError(message, param=name)
     if len(options.banned_token_ids) >= size:
         raise OptionError("banned_token_ids has every token of the vocabulary", param="banned_token_ids")

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from genai_pipeline.errors import OptionError
 from genai_pipeline.option_values import as_integer, as_number, boolean, integer, number
-from genai_pipeline.problems import nearest, one_of
+from genai_pipeline.problems import nearest, one_of, shown
 
 MAX_STOPS: Final = 64
 MAX_CHOICES: Final = 64
@@ -37,7 +37,7 @@ def _number(low: float, high: float | None = None, *, above: bool = False) -> Ch
 def _stops(name: str, value: Any) -> tuple[str, ...]:
     stops = (value,) if isinstance(value, str) else value
     if not isinstance(stops, list | tuple) or not all(isinstance(stop, str) and stop for stop in stops):
-        raise OptionError(f"{name} must be a non-empty string or a list of them, not {value!r}", param=name)
+        raise OptionError(f"{name} must be a non-empty string or a list of them, not {shown(value)}", param=name)
     if len(stops) > MAX_STOPS:
         raise OptionError(f"{name} takes at most {MAX_STOPS} strings, not {len(stops)}", param=name)
     return tuple(dict.fromkeys(stops))
@@ -48,7 +48,7 @@ def _token_list(name: str, value: Any) -> tuple[int, ...]:
     given = [value] if as_integer(value) is not None else value
     ids = [as_integer(item) for item in given] if isinstance(given, Sequence) and not isinstance(given, str) else [None]
     if any(item is None or item < 0 for item in ids):
-        raise OptionError(f"{name} must be a token id or a list of them, not {value!r}", param=name)
+        raise OptionError(f"{name} must be a token id or a list of them, not {shown(value)}", param=name)
     return tuple(item for item in ids if item is not None)
 
 
@@ -59,18 +59,18 @@ def _token_ids(name: str, value: Any) -> tuple[int, ...]:
 def _logit_bias(name: str, value: Any) -> dict[int, float]:
     """Token id -> number; ids may be text, as JSON has no other keys."""
     if not isinstance(value, Mapping):
-        raise OptionError(f"{name} must map token ids to numbers, not be {value!r}", param=name)
+        raise OptionError(f"{name} must map token ids to numbers, not be {shown(value)}", param=name)
     found: dict[int, float] = {}
     for key, bias in value.items():
         token = int(key) if isinstance(key, str) and _ID.fullmatch(key) else as_integer(key)
         if token is None or token < 0:
-            raise OptionError(f"{name} must map token ids to numbers; {key!r} is no token id", param=name)
+            raise OptionError(f"{name} must map token ids to numbers; {shown(key)} is no token id", param=name)
         given = as_number(bias)
         if given is None or not -MAX_BIAS <= given <= MAX_BIAS:
-            message = f"{name} of token {token} must be a number between {-MAX_BIAS:g} and {MAX_BIAS:g}, not {bias!r}"
-            raise OptionError(message, param=name)
+            allowed = f"a number between {-MAX_BIAS:g} and {MAX_BIAS:g}"
+            raise OptionError(f"{name} of token {shown(token)} must be {allowed}, not {shown(bias)}", param=name)
         if token in found:
-            raise OptionError(f"{name} has token {token} twice", param=name)
+            raise OptionError(f"{name} has token {shown(token)} twice", param=name)
         found[token] = float(given)
     return found
 
@@ -79,26 +79,26 @@ def _breakers(name: str, value: Any) -> tuple[int | str, ...]:
     """Token ids and texts, mixed; a single one needs no list."""
     given = [value] if isinstance(value, str) or as_integer(value) is not None else value
     if not isinstance(given, list | tuple):
-        raise OptionError(f"{name} must be a list of texts or token ids, not {value!r}", param=name)
+        raise OptionError(f"{name} must be a list of texts or token ids, not {shown(value)}", param=name)
     if len(given) > MAX_BREAKERS:
         raise OptionError(f"{name} takes at most {MAX_BREAKERS} texts and ids, not {len(given)}", param=name)
     found = [item if isinstance(item, str) and item else as_integer(item) for item in given]
     if any(item is None or (isinstance(item, int) and item < 0) for item in found):
-        raise OptionError(f"{name} must be a list of non-empty texts or token ids, not {value!r}", param=name)
+        raise OptionError(f"{name} must be a list of non-empty texts or token ids, not {shown(value)}", param=name)
     return tuple(dict.fromkeys(item for item in found if item is not None))
 
 
 def _mirostat(name: str, value: Any) -> int:
     version = as_integer(value)
     if version not in MIROSTAT_VERSIONS:
-        raise OptionError(f"{name} must be 0 (off) or 2 (Mirostat 2.0), not {value!r}", param=name)
+        raise OptionError(f"{name} must be 0 (off) or 2 (Mirostat 2.0), not {shown(value)}", param=name)
     return version
 
 
 def _logprobs_of(name: str, value: Any) -> str:
     if not isinstance(value, str) or value not in LOGPROBS_OF:
-        hint = nearest(str(value), LOGPROBS_OF)
-        raise OptionError(f"{name} must be {' or '.join(LOGPROBS_OF)}, not {value!r}", param=name, hint=hint)
+        hint = nearest(value, LOGPROBS_OF) if isinstance(value, str) else ""
+        raise OptionError(f"{name} must be {' or '.join(LOGPROBS_OF)}, not {shown(value)}", param=name, hint=hint)
     return value
 
 

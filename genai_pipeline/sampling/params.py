@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from genai_pipeline.errors import OptionError
 from genai_pipeline.metadata.model import GenerationSpec, StageSpec
-from genai_pipeline.problems import Problems, one_of
+from genai_pipeline.problems import Problems, one_of, shown
 from genai_pipeline.sampling.combinations import check_together, check_vocabulary, drop_excluded_defaults
 from genai_pipeline.sampling.option_checks import CHECKS, check_option
 from genai_pipeline.sampling.options import GenerationOptions
@@ -70,7 +70,7 @@ def check_form_override(name: str, value: Any, overrides: Mapping[str, Any] | No
     rule = overrides[name]
     allowed = rule.get("values") if isinstance(rule, Mapping) else rule
     if isinstance(allowed, list | tuple) and value not in allowed:
-        raise OptionError(f"this package allows {name} {one_of(map(str, allowed))}, not {value!r}", param=name)
+        raise OptionError(f"this package allows {name} {one_of(map(str, allowed))}, not {shown(value)}", param=name)
 
 
 def _not_to_set(name: str, overrides: Mapping[str, Any]) -> OptionError:
@@ -90,10 +90,10 @@ def _check_override(name: str, given: Any, value: Any, overrides: Mapping[str, A
             bounds = " and ".join(
                 f"{word} {bound:g}" for word, bound in (("at least", low), ("at most", high)) if bound is not None
             )
-            raise OptionError(f"this package allows {name} {bounds}, not {given!r}", param=name)
+            raise OptionError(f"this package allows {name} {bounds}, not {shown(given)}", param=name)
     values = rule.get("values") if isinstance(rule, Mapping) else rule
     if isinstance(values, list | tuple) and value not in [check_option(name, allowed) for allowed in values]:
-        raise OptionError(f"this package allows {name} {one_of(map(str, values))}, not {given!r}", param=name)
+        raise OptionError(f"this package allows {name} {one_of(map(str, values))}, not {shown(given)}", param=name)
 
 
 def check_declared_options(spec: GenerationSpec | None, problems: Problems) -> None:

@@ -8,12 +8,14 @@ Nothing has to be closed: what a request holds is let go when its response has e
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from starlette.requests import Request
 
 from genai_pipeline.errors import CapacityError, GenaiError
+from genai_pipeline.option_values import as_number
 from genai_pipeline.pipeline import Pipeline
 from genai_pipeline.server.abilities import unsupported_task
 from genai_pipeline.server.api_errors import api_error, unavailable
@@ -126,5 +128,6 @@ def queueing(request: Request, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments with the caller's share of the machine and the server's time limit."""
     most: float = request.app.state.config.limits.request_seconds
     asked = arguments.get("timeout")
-    timeout = most if asked is None else min(asked, most) if isinstance(asked, int | float) else asked
+    seconds = as_number(most if asked is None else asked)
+    timeout = asked if seconds is None or not math.isfinite(seconds) else min(seconds, most)  # others are refused
     return {**arguments, "timeout": timeout, "key": request.state.caller.id}

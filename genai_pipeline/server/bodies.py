@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from starlette.requests import Request
 
 from genai_pipeline.option_values import as_integer, as_number
-from genai_pipeline.problems import nearest
+from genai_pipeline.problems import nearest, shown
 from genai_pipeline.server import json_text
 from genai_pipeline.server.api_errors import ApiError, bad_request
 from genai_pipeline.server.room import claim
@@ -138,6 +139,8 @@ class Fields:
         given = as_number(value)
         if value is not None and given is None:
             raise self.wrong(name, f"must be a number, not {_kind(value)}")
+        if given is not None and not math.isfinite(given):
+            raise self.wrong(name, f"must be a number that a float holds, not {shown(value)}")
         return self._within(name, given, low, high)
 
     def choice(self, name: str, allowed: Iterable[str]) -> str | None:
@@ -200,9 +203,9 @@ class Fields:
         if value is None:
             return None
         if low is not None and value < low:
-            raise self.wrong(name, f"must be at least {low}, not {value}")
+            raise self.wrong(name, f"must be at least {low}, not {shown(value)}")
         if high is not None and value > high:
-            raise self.wrong(name, f"must be at most {high}, not {value}")
+            raise self.wrong(name, f"must be at most {high}, not {shown(value)}")
         return value
 
 

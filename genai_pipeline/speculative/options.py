@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from genai_pipeline.errors import OptionError
+from genai_pipeline.problems import shown
 
 if TYPE_CHECKING:
     from genai_pipeline.metadata.model import SpeculativeSpec
@@ -44,7 +45,7 @@ def read_draft(name: str, value: Any) -> str:
     if isinstance(given, str) and given and "\0" not in given:
         return given
     raise OptionError(
-        f"{name} cannot be {value!r}",
+        f"{name} cannot be {shown(value)}",
         param=name,
         hint='it is "auto", "off", "lookup", or a package: its folder, metadata file or name',
     )

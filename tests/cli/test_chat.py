@@ -179,6 +179,8 @@ def test_the_exit_code_is_of_the_first_error_where_nobody_watches(held: Held, op
         ("/fork a b", "a fork's name has letters, digits, - and _, 40 at most; this one is 'a b'", ""),
         ("/params temprature=1", "unknown option 'temprature'", "did you mean 'temperature'?"),
         ("/params temperature=hot", "temperature must be a number, between 0 and 100, not 'hot'", ""),
+        (f"/params temperature=1{'0' * 400}", "temperature must be between 0 and 100, not a number of about 401", ""),
+        (f"/params temperature=1{'0' * 5000}", "temperature must be a number, between 0 and 100, not '1000", ""),
         ("/params top_p=0", "top_p must be above 0 and at most 1, not 0", ""),
         ("/params n=2", "n cannot be set in a chat: a conversation goes on with one answer", ""),
         (

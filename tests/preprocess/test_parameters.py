@@ -38,6 +38,10 @@ def test_defaults_apply_and_what_has_none_is_required() -> None:
         ("width", 63),
         ("scale", "5"),
         ("fast", 1),
+        ("width", 2**63),
+        ("width", -(10**400)),
+        ("scale", 10**400),
+        pytest.param("style", 10**5000, id="unwritten"),
         ("style", "italic"),
         ("title", 3),
         ("stepz", 3),
@@ -56,3 +60,8 @@ def test_parameters_among_inputs_and_by_themselves_are_one_set() -> None:
         together({"steps": 5}, {"steps": 5})
     with pytest.raises(OptionError, match="must map names to values, not 3"):
         together({}, 3)  # type: ignore[arg-type]
+
+
+def test_a_name_that_is_no_text_is_refused() -> None:
+    with pytest.raises(OptionError, match="no parameter '5'"):
+        read_parameters(SPECS, {5: 1})  # type: ignore[dict-item]

@@ -125,7 +125,7 @@ async def input_items(request: Request) -> Response:
 def _page(request: Request, items: list[Item]) -> tuple[list[Item], bool]:
     """The items after ``after``, at most ``limit`` of them, and whether there are more. Raises ApiError."""
     given = request.query_params.get("limit", "20")
-    if not (given.isascii() and given.isdecimal() and 1 <= int(given[:6]) <= 100):
+    if not (given.isascii() and given.isdecimal() and len(given) <= 6 and 1 <= int(given) <= 100):
         raise bad_request("limit must be between 1 and 100", "limit")
     after = request.query_params.get("after")
     ids = [item["id"] for item in items]
