@@ -19,7 +19,7 @@ from genai_pipeline.constraints.keywords import (
 )
 from genai_pipeline.errors import ConstraintError
 from genai_pipeline.metadata.schema import DRAFTS, metaschema_fault
-from genai_pipeline.problems import nearest, one_of
+from genai_pipeline.problems import nearest, one_of, shown
 
 MAX_CHARACTERS: Final = 262_144  # of a schema as JSON
 MAX_SCHEMAS: Final = 4096  # subschemas of a schema
@@ -75,13 +75,13 @@ class SchemaTree:
         """What the ``$ref`` of a node refers to. Raises ConstraintError."""
         reference = node.get("$ref")
         if reference != "#" and not reference.startswith("#/"):
-            why = f"refers to {reference!r}, outside of this schema"
+            why = f"refers to {shown(reference)}, outside of this schema"
             raise self.refuse("$ref", node, why, "copy the schema under $defs and refer to it by #/$defs/name")
         pointer = unquote(reference[1:])
         found = self.nodes.get(pointer)
         if found is None:
             hint = nearest(pointer, self.nodes) or f"schemas are at: {one_of(f'#{name}' for name in self.nodes)}"
-            raise self.refuse("$ref", node, f"refers to {reference!r}, where there is no schema", hint)
+            raise self.refuse("$ref", node, f"refers to {shown(reference)}, where there is no schema", hint)
         return found
 
     def _check_size(self, schema: Any) -> None:
@@ -90,6 +90,9 @@ class SchemaTree:
             text.encode()
         except (TypeError, ValueError, RecursionError) as error:
             raise self._unusable(f"the schema is no JSON: {_reason(error)}") from error
+        for key in _keys(schema):
+            if not isinstance(key, str):
+                raise self._unusable(f"the schema is no JSON: the key {shown(key)} is no text", "write it in quotes")
         if len(text) > MAX_CHARACTERS:
             raise self._unusable(f"the schema has {len(text)} characters, at most {MAX_CHARACTERS} are read")
         if _depth(text) > MAX_DEPTH:
@@ -101,7 +104,7 @@ class SchemaTree:
         if draft not in DRAFTS:
             hint = nearest(draft, DRAFTS) or f"drafts are: {one_of(DRAFTS)}"
             raise ConstraintError(
-                f"the schema keyword '$schema' at /$schema names {draft!r}, which is not supported",
+                f"the schema keyword '$schema' at /$schema names {shown(draft)}, which is not supported",
                 param=self.param,
                 keyword="$schema",
                 pointer="/$schema",
@@ -163,6 +166,18 @@ def _inner(keyword: str, value: Any, pointer: str) -> Iterator[tuple[str, Any]]:
         yield from ((f"{pointer}/{escaped(name)}", schema) for name, schema in value.items())
     elif keyword in LISTS and isinstance(value, list):
         yield from ((f"{pointer}/{index}", schema) for index, schema in enumerate(value))
+
+
+def _keys(value: Any) -> Iterator[Any]:
+    """The keys of all objects in a value."""
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, Mapping):
+            yield from item
+            waiting.extend(item.values())
+        elif isinstance(item, list | tuple):
+            waiting.extend(item)
 
 
 def _depth(text: str) -> int:

@@ -113,3 +113,26 @@ def test_texts_and_comments_of_a_grammar_are_not_taken_for_schemas():
     spec = read_constraint({"grammar": text})
     assert spec is not None
     assert spec.source == text
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {1: 2},
+        {None: 1},
+        {"properties": {1: {}}},
+        {"properties": {"a": {2: 3}}},
+        {"anyOf": [{1: 2}]},
+        {"patternProperties": {4: {}}},
+        {"enum": [{1: 2}]},
+        {"const": ({1: 1},)},
+        {"$defs": {3: {}}},
+        {"default": {1: 2}},
+        {"dependentRequired": {5: ["a"]}},
+        {"items": {True: 1}},
+    ],
+)
+def test_every_key_of_a_schema_is_a_text(schema):
+    with pytest.raises(ConstraintError, match=r"the schema is no JSON: the key .* is no text") as caught:
+        read_constraint({"response_format": {"type": "json_schema", "json_schema": {"schema": schema}}})
+    assert caught.value.param == "response_format"
