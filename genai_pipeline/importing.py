@@ -132,11 +132,12 @@ def _check(folder: Path, what: str, rows: Sequence[ReportRow]) -> None:
 def _origin(problem: Problem, folder: Path, rows: Iterable[ReportRow]) -> tuple[str, str]:
     """File and key that a problem comes from: those of the row that is about its place, else the package's own."""
     path = _INDEX.sub("", problem.at.path)
-    places = {row.detail.partition(":")[0]: row for row in rows if row.outcome == "mapped"}
     parts = path.split(".") if path else []
     for count in range(len(parts), 0, -1):
-        row = places.get(".".join(parts[:count]))
-        if row is not None:
-            return row.file, ".".join([row.key, *parts[count:]] if row.key else parts[count:])
+        place = ".".join(parts[:count])
+        found = [row for row in rows if row.outcome == "mapped" and row.detail.partition(":")[0] == place]
+        if found:
+            keys = " or ".join(dict.fromkeys(row.key for row in found if row.file == found[0].file))
+            return found[0].file, ".".join([keys, *parts[count:]] if keys else parts[count:])
     file = Path(problem.at.file)
     return (file.relative_to(folder).as_posix() if file.is_relative_to(folder) else str(file)), problem.at.path

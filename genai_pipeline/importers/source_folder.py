@@ -6,6 +6,7 @@ blobs. Weights are linked into a package, not copied, where the file system can.
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import shutil
@@ -19,9 +20,17 @@ from genai_pipeline.graph.onnx_file import read_signature
 from genai_pipeline.graph.signature import GraphSignature
 from genai_pipeline.importers.config_node import ConfigNode
 from genai_pipeline.metadata.paths import resolve_inside
-from genai_pipeline.problems import nearest
+from genai_pipeline.problems import nearest, one_of
 
 CONFIG_BYTES = 16 * 2**20  # tokenizer_config.json of large vocabularies takes a few MB
+_OWN_MEANING = frozenset(  # no misspellings of each other
+    {
+        *("config.json", "generation_config.json", "genai_config.json", "preprocessor_config.json"),
+        *("processor_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
+        *("chat_template.json", "added_tokens.json", "vocab.json", "vocabulary.json", "import_report.json"),
+    }
+)
+_ALIKE = 0.8  # of a file's ending and a misspelling of it
 _DEPTH = 6  # folders that are looked into for ONNX files
 
 
@@ -52,11 +61,17 @@ class SourceFolder:
     def need(self, name: str, purpose: str) -> Path:
         """Like ``file``; the error says what the file is needed for."""
         if not self.has(name):
-            others = [entry.name for entry in (self.path / name).parent.glob("*")]
-            raise ImportModelError(
-                f"{self.path}: the file '{name}' is missing: {purpose}", hint=nearest(Path(name).name, others)
-            )
+            raise ImportModelError(f"{self.path}: the file '{name}' is missing: {purpose}", hint=self._instead(name))
         return self.file(name)
+
+    def _instead(self, name: str) -> str:
+        """A hint about a missing file: one whose name may be meant for it, else what is there."""
+        wanted = Path(name)
+        there = [entry.name for entry in (self.path / name).parent.glob("*") if not entry.name.startswith(".")]
+        stems = {Path(other).stem: other for other in there if _may_stand_for(other, wanted.suffix)}
+        hint = nearest(wanted.stem, stems)
+        meant = next((other for stem, other in stems.items() if f"'{stem}'" in hint), None)
+        return f"did you mean '{meant}'?" if meant else f"there are {one_of(there)}" if there else "the folder is empty"
 
     def text(self, name: str) -> str:
         """The UTF-8 text of a file of at most 16 MB."""
@@ -129,6 +144,11 @@ class SourceFolder:
         """Puts files into a package folder under the same names; one that is there already stays."""
         for name in dict.fromkeys(names):
             link_file(self.file(name), folder / name)
+
+
+def _may_stand_for(other: str, suffix: str) -> bool:
+    """Whether a file's name may be meant for another with that suffix."""
+    return other not in _OWN_MEANING and difflib.SequenceMatcher(None, Path(other).suffix, suffix).ratio() > _ALIKE
 
 
 def link_file(source: Path, target: Path) -> None:

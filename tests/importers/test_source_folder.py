@@ -21,6 +21,32 @@ def node(value: object) -> ConfigNode:
 
 
 @pytest.mark.parametrize(
+    ("missing", "there", "hint"),
+    [
+        (
+            "config.json",
+            ["tokenizer.json", "generation_config.json"],
+            "there are generation_config.json, tokenizer.json",
+        ),
+        ("tokenizer.json", ["config.json", "tokenizer_config.json"], "there are config.json, tokenizer_config.json"),
+        ("genai_config.json", ["config.json"], "there are config.json"),
+        ("config.json", ["confg.json", "tokenizer.json"], "did you mean 'confg.json'?"),
+        ("config.json", ["config.yaml"], "there are config.yaml"),
+        ("model.onnx", ["modle.onnx", "model.onnx.data"], "did you mean 'modle.onnx'?"),
+        ("config.json", [], "the folder is empty"),
+    ],
+)
+def test_only_a_misspelling_is_meant_for_a_missing_file(
+    tmp_path: Path, missing: str, there: list[str], hint: str
+) -> None:
+    for name in there:
+        (tmp_path / name).write_text("")
+    with pytest.raises(ImportModelError) as refused:
+        SourceFolder(tmp_path).need(missing, "it is needed")
+    assert refused.value.hint == hint
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [
         ("[1]", "allowed: a mapping"),

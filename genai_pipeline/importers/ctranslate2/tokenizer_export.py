@@ -10,6 +10,7 @@ from typing import Any
 
 from genai_pipeline.errors import ImportModelError
 from genai_pipeline.importers.ctranslate2.config import WhisperConfig
+from genai_pipeline.problems import one_of
 
 END, START, NO_TIMES = "<|endoftext|>", "<|startoftranscript|>", "<|notimestamps|>"
 FIRST_TIME, LATEST_START = "<|0.00|>", "<|1.00|>"
@@ -43,7 +44,10 @@ def find_file(files: Mapping[str, Path], *names: str) -> Path:
     """The first of ``names`` that is among a model's files. Raises ImportModelError."""
     found = next((files[name] for name in names if name in files), None)
     if found is None:
-        raise ImportModelError(f"the model has no {' or '.join(names)}", hint="it lies beside model.bin")
+        raise ImportModelError(
+            f"the model has no {' or '.join(names)}; its files are: {one_of(files) or '(none)'}",
+            hint="give a folder that CTranslate2's converter made, with tokenizer.json of the original model in it",
+        )
     return found
 
 

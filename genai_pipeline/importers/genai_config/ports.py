@@ -5,6 +5,7 @@ A name that the file leaves out has the default of the format; one whose port th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -74,6 +75,15 @@ class PartPorts:
             if nominal in node:
                 self._report.mapped(node.file, node.at(nominal), f"components.decoder.{to}")
 
+    def check_outputs(self, nominal: str, names: Iterable[str]) -> None:
+        """Refuses a pattern by whose ``names`` the graph lacks an output."""
+        outputs = self._signature.outputs
+        lacking = next((name for name in names if name not in outputs), None)
+        if lacking is not None:
+            why = f"the graph has no output '{lacking}'"
+            hint = nearest(_as_pattern(lacking), dict.fromkeys(map(_as_pattern, outputs)))
+            self._report.refused(self._part.file, self._outputs.at(nominal), why, hint)
+
     def claim(self, ports: Iterable[str]) -> None:
         """These inputs are fed by something else than a nominal name, such as state."""
         self._used.update(ports)
@@ -93,13 +103,14 @@ class PartPorts:
     def refuse_rest(self) -> None:
         """Refuses every input of the graph that nothing feeds, and reports names that mean nothing here."""
         said = {str(item.value): item for item in self._inputs.items()}
+        idle = {text: item for text, item in said.items() if not _means(text, self._signature.inputs)}
         for name in [port.name for port in self.unfed]:
             item = said.get(name)
             nominal = item.path.rpartition(".")[2] if item is not None else name
             why = _REFUSED.get(nominal, "nothing is known of what it takes")
             where = item.path if item is not None else self._part.at("filename")
             message = f"the graph has the input '{name}': {why}"
-            self._report.refused(self._part.file, where, message, nearest(name, [*LOOP_INPUTS, *said]))
+            self._report.refused(self._part.file, where, message, _likely(name, idle))
         for node, ports in ((self._inputs, self._signature.inputs), (self._outputs, self._signature.outputs)):
             for item in self._report.uncovered(node):
                 if item.path != node.path:
@@ -117,3 +128,22 @@ class PartPorts:
             else:
                 self._report.dropped(node.file, node.at(nominal), f"the graph has no port '{name}'")
         return port
+
+
+def _as_pattern(port: str) -> str:
+    """A port of one layer as the pattern for all."""
+    return re.sub(r"\d+", "%d", port, count=1)
+
+
+def _means(text: str, ports: Iterable[str]) -> bool:
+    """Whether a name or pattern of the file is that of a port."""
+    return any(text in (port, _as_pattern(port)) for port in ports)
+
+
+def _likely(port: str, idle: Mapping[str, ConfigNode]) -> str:
+    """What to do about an input that nothing feeds. ``idle``: names and patterns of the file that mean no port."""
+    pattern = _as_pattern(port)
+    found = next((text for text in idle if f"'{text}'" in nearest(pattern, idle)), None)
+    if found is not None:
+        return f"{idle[found].path} is '{found}', which is no input of the graph; '{pattern}' is"
+    return nearest(port, LOOP_INPUTS) if port not in LOOP_INPUTS else ""

@@ -51,6 +51,7 @@ def find_patterns(ports: PartPorts, signature: GraphSignature, wanted: Sequence[
             found.append(PortPattern(past, present, part, layers))
             ports.claim(found[-1].names())
             ports.matched(past_name, present_name)
+            ports.check_outputs(present_name, [present.replace("%d", str(layer)) for layer in layers])
     return found
 
 

@@ -149,8 +149,9 @@ def test_files_that_do_not_fit_together(tiny_whisper: Any, tmp_path: Path, chang
 def test_a_file_that_is_missing(tiny_whisper: Any, tmp_path: Path, name: str) -> None:
     source = tiny_whisper.write(tmp_path / "source")
     (source / name).unlink()
-    with pytest.raises(ImportModelError, match=f"the model has no .*{name}"):
+    with pytest.raises(ImportModelError, match=f"the model has no .*{name}.*; its files are: ") as refused:
         import_ctranslate2(source, tmp_path / "made", name="made")
+    assert "converter" in refused.value.hint
 
 
 def test_tokens_that_differ(tiny_whisper: Any, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -206,3 +207,33 @@ def test_tokens_are_written_by_their_text_where_it_is_known(genai_folder: Folder
     tokenizer = spec.tokenizers["default"]
     assert tokenizer.eos == ("</s>", "<|im_end|>")
     assert (tokenizer.bos, tokenizer.add_bos) == ("<s>", True)
+
+
+def _inputs(**changed: str) -> Callable[[dict[str, Any]], object]:
+    return lambda config: config["model"]["decoder"]["inputs"].update(changed)
+
+
+@pytest.mark.parametrize(
+    ("edit", "hint"),
+    [
+        (_inputs(past_key_names="past_kv.%d.key"), "past_key_names is 'past_kv.%d.key', .*'past_key_values.%d.key' is"),
+        (
+            _inputs(past_key_names="past_kv.%d.key", past_value_names="past_kv.%d.value"),
+            "past_key_names is 'past_kv.%d.key'.*; .*past_value_names is 'past_kv.%d.value', .*values.%d.value' is",
+        ),
+        (_inputs(past_value_names="past.%d.%d.value"), "past_value_names is .*; 'past_key_values.%d.value' is"),
+        (_inputs(input_ids="inputids"), "inputs.input_ids is 'inputids', .*; 'input_ids' is"),
+        (
+            lambda config: config["model"]["decoder"]["outputs"].update(present_key_names="presnt.%d.key"),
+            "did you mean 'present.%d.key'",
+        ),
+    ],
+)
+def test_a_name_that_no_port_has_is_the_one_that_the_hint_is_about(
+    genai_folder: Folders, tmp_path: Path, edit: Callable[[dict[str, Any]], object], hint: str
+) -> None:
+    source = genai_folder(edit=edit, update="append")
+    with pytest.raises(ImportRefusedError) as refused:
+        import_genai_config(source.path, tmp_path / "made")
+    assert re.search(hint, refused.value.hint)
+    assert "did you mean 'past" not in refused.value.hint
