@@ -32,7 +32,7 @@ def require_runtime(options: LoadOptions) -> None:
     """
     from genai_pipeline.backends.offer import Offer
 
-    Offer(options.backend).require(options.providers)
+    Offer(options.backend, options.threads).require(options.providers)
 
 
 def validate(path: str | Path, **selection: Unpack[Selection]) -> tuple[PackageSpec | None, tuple[Problem, ...]]:

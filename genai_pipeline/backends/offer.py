@@ -14,14 +14,18 @@ from genai_pipeline.problems import one_of
 
 
 class Offer:
-    """The providers of one backend, plugins by what names them. Without its runtime, there are none."""
+    """The providers of one backend, plugins by what names them. Without its runtime, there are none.
 
-    def __init__(self, backend: str | Backend = AUTO) -> None:
+    ``threads``: what it is going to be made with, where that may be refused.
+    """
+
+    def __init__(self, backend: str | Backend = AUTO, threads: int | None = None) -> None:
         self._asked = backend
+        self._threads = threads
 
     @cached_property
     def _backend(self) -> Backend:
-        return make_backend(self._asked)
+        return make_backend(self._asked, self._threads)
 
     @cached_property
     def names(self) -> tuple[str, ...]:

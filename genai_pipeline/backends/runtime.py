@@ -23,7 +23,7 @@ _DISTRIBUTIONS = (
     "onnxruntime-rocm",
     "onnxruntime-migraphx",
 )
-# Read when the module is imported: without it, the runtime keeps an identity of the device and events in the user's home.
+# Read when the module is imported: without it, the runtime keeps an identity of the device and events in the home.
 _NO_TELEMETRY = ("ORT_DISABLE_TELEMETRY", "1")
 
 

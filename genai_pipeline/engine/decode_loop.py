@@ -216,12 +216,11 @@ class DecodeLoop:
         """Rows with different keys never share a run; some run has ``widest`` tokens per row."""
         equal = not (self._pool.ragged and self._pool.uneven)
         step = sequence.num_decoded(span.start) if self._tells_step else None
-        counters: object = (step, span.start == 0 if self._tells_first else None)
+        first = span.start == 0 if self._tells_first else None  # a run has one ``loop.first``, and one graph of a pair
         no_room = self.rules.batches_rows and span.start + widest > self._pool.capacity  # for the padding in its buffer
-        if no_room or (span.num_drafts and self.rules.drafts_alone):
-            counters = sequence.id
+        alone = sequence.id if no_room or (span.num_drafts and self.rules.drafts_alone) else None
         state = self._pool.batch_key(sequence.row)
-        return state, sequence.outer.batch_key, span.num_tokens if equal else None, counters
+        return state, sequence.outer.batch_key, span.num_tokens if equal else None, step, first, alone
 
 
 def _row_of(member: tuple[Span, Sequence]) -> int:

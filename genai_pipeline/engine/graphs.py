@@ -45,16 +45,23 @@ def _load(backend: Backend, request: LoadRequest, component: ComponentPlan) -> L
     """The graph of a component, or both of them."""
     if component.model_later is None:
         return backend.load(request)
+    first, later = _load_both(backend, request, component.model_later)
+    if first.logit_rows != later.logit_rows:
+        # only one of them can give the rows that are asked for alone: both give all
+        first.close()
+        later.close()
+        first, later = _load_both(backend, replace(request, logits=None), component.model_later)
+    return GraphPair(first, later)
+
+
+def _load_both(backend: Backend, request: LoadRequest, later: str) -> tuple[LoadedGraph, LoadedGraph]:
+    """The graph of first runs, which the request names, and that of later ones."""
     with ExitStack() as undo:
-        both = replace(request, path=str(Path(request.root) / component.model_later))
-        pair = [backend.load(one) for one in (request, both)]
-        for graph in pair:
-            undo.callback(graph.close)
-        if pair[0].logit_rows == pair[1].logit_rows:
-            undo.pop_all()
-            return GraphPair(*pair)
-    # only one of them can give the rows that are asked for alone, so that both give all
-    return _load(backend, replace(request, logits=None), component)
+        first = backend.load(request)
+        undo.callback(first.close)
+        second = backend.load(replace(request, path=str(Path(request.root) / later)))
+        undo.pop_all()
+    return first, second
 
 
 def placements(plan: ExecutionPlan, graphs: Mapping[str, LoadedGraph], version: str) -> tuple[GraphPlacement, ...]:

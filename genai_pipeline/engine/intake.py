@@ -84,7 +84,7 @@ class Intake:
         self._answers.check(form)
         if form.constraint is not None and self._stage.spec.decode is not None and self._stage.spec.decode.times:
             message = f"'{self._stage.id}' writes marks of time, which no other form of the answer allows"
-            raise OptionError(message, param="response_format")
+            raise OptionError(message, param=form.constraint.param)
         check_search(options, form, self._rules.bounds)
 
     def admit(self, state: RequestState, values: Mapping[str, Any]) -> Admitted | None:

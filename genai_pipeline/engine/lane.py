@@ -55,8 +55,10 @@ class Lane:
     def run(self, batch: Batch) -> NDArray[np.float32]:
         """Logits [n, vocabulary] of the n tokens of ``batch`` that are read, row by row. Raises GenaiError."""
         rows, counts = batch.rows, batch.counts
+        first = batch.starts[0] == 0
+        assert not self.tells_first or all((start == 0) == first for start in batch.starts), "first runs run apart"
         for pair in self._pairs:
-            pair.choose(first=batch.starts[0] == 0)
+            pair.choose(first=first)
         past_width = max(batch.starts)
         for stage in self._runs:
             past_width = max(past_width, self._pool.bind(stage.component, stage.binding, rows, batch.starts, counts))

@@ -83,3 +83,9 @@ def test_what_cannot_be_had_is_refused_with_what_there_is(backend: str, asked: s
 def test_a_backend_without_options_refuses_them() -> None:
     with pytest.raises(OptionError, match="the backend nxrt has no options of providers"):
         Offer("nxrt").require(read_providers("providers", "cpu|use_arena=0"))
+
+
+def test_threads_that_a_backend_does_not_take_are_refused_with_the_rest() -> None:
+    Offer("ort", 2).require(None)
+    with pytest.raises(OptionError, match="threads"):
+        Offer("nxrt", 2).require(None)

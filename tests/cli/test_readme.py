@@ -27,7 +27,7 @@ COMMANDS = [
 
 def test_there_are_commands_and_each_kind_is_shown() -> None:
     shown = {"run", "chat", "score", "validate", "inspect", "import", "list", "pull", "bench", "doctor", "serve"}
-    assert shown | {"transcribe", "speak", "embed", "init"} == {command[0] for command in COMMANDS}
+    assert shown | {"transcribe", "speak", "embed", "init", "verify"} == {command[0] for command in COMMANDS}
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)

@@ -9,8 +9,12 @@ from typing import Any
 import pytest
 
 import genai_pipeline as gp
+from genai_pipeline.backends.ort import OrtBackend
+from genai_pipeline.backends.ort_graph import OrtGraph
+from genai_pipeline.backends.protocol import LoadRequest
 from genai_pipeline.engine.decode_loop import DecodeLoop
 from genai_pipeline.engine.lane import Lane
+from genai_pipeline.errors import GraphLoadError
 from genai_pipeline.graph.compile import compile_package
 from genai_pipeline.graph.render import to_text
 from genai_pipeline.scheduler.budget import Costs
@@ -56,6 +60,30 @@ def together(pipe: gp.Pipeline, prompts: list[list[int]], **options: Any) -> lis
     """Tokens of requests that are all submitted before the first is read."""
     streams = [pipe.stream(tokens=prompt, temperature=0, **options) for prompt in prompts]
     return [[event.token for event in stream if event.token is not None] for stream in streams]
+
+
+def test_the_first_graph_is_closed_when_the_later_one_cannot_be_loaded(
+    pair: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[str] = []
+    close = OrtGraph.close
+
+    def watched(graph: OrtGraph) -> None:
+        closed.append(graph.component)
+        close(graph)
+
+    monkeypatch.setattr(OrtGraph, "close", watched)
+    load = OrtBackend.load
+
+    def refuse(backend: OrtBackend, request: LoadRequest) -> OrtGraph:
+        if request.path.endswith("later.onnx"):
+            raise GraphLoadError("there is no such kernel")
+        return load(backend, request)
+
+    monkeypatch.setattr(OrtBackend, "load", refuse)
+    with pytest.raises(GraphLoadError, match="no such kernel"):
+        gp.load(pair().path)
+    assert closed == ["decoder"]
 
 
 @pytest.mark.parametrize("traced", [True, False])

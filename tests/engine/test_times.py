@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from genai_pipeline.errors import PackageInvalidError
+from genai_pipeline.errors import OptionError, PackageInvalidError
 
 ASK: dict[str, Any] = {"temperature": 0, "max_new_tokens": 24}
 # A flat model: ten marks that are likelier together than the word, though each is far less likely, as long as more
@@ -40,6 +40,14 @@ def test_every_choice_and_every_beam_has_its_own_marks(open_tiny: Any) -> None:
         digits = [character for character in text if character.isdigit()]
         assert text[0] in "012"
         assert digits == sorted(digits)
+
+
+@pytest.mark.parametrize("asked", [{"regex": "a+"}, {"response_format": {"type": "json_object"}}])
+def test_another_form_of_the_answer_is_refused_by_its_name(open_tiny: Any, asked: dict[str, Any]) -> None:
+    pipe, _ = open_tiny("flat", probabilities=CHANCES, edit=marked)
+    with pytest.raises(OptionError, match="writes marks of time") as found:
+        pipe.generate("x", raw=True, **ASK, **asked)
+    assert found.value.param == next(iter(asked))
 
 
 def test_what_the_loop_suppresses_stays_suppressed(open_tiny: Any) -> None:
