@@ -13,7 +13,7 @@ from genai_pipeline.errors import OptionError
 from genai_pipeline.importers import cache, hub
 from genai_pipeline.importers.hub_names import HubName, hub_name
 from genai_pipeline.importers.progress import Progress, silent
-from genai_pipeline.importers.table import Importer, importer_for
+from genai_pipeline.importers.table import Match, code_digest, match_listing
 
 _COMMIT = 12  # characters of a commit's hash in a folder's name
 
@@ -31,18 +31,18 @@ def pull_from_hub(
     progress(f"looking up {name.text}", 0, 0)
     found = hub.listing(name, offline=without_network)
     inner, names = _inside(name, found.files)
-    importer, files = importer_for(names, precision, name.text)
+    match = match_listing(names, precision, name.text)
     variant = f"{found.commit[:_COMMIT]}-{precision or 'default'}"
     folder = cache.package_folder(name.folder, _safe(variant))
 
     def build(target: Path) -> None:
-        whole = [f"{inner}{file}" for file in files]
+        whole = [f"{inner}{file}" for file in match.files]
         source = hub.fetch(name, found, whole, progress, offline=without_network)
-        importer.make(source / (whole[0] if len(whole) == 1 else inner), target, name.package, precision, progress)
+        match.make(source / (whole[0] if len(whole) == 1 else inner), target, name.package, precision, progress)
 
     return cache.materialise(
         folder,
-        _fingerprint(name, found.commit, importer, files),
+        _fingerprint(name, found.commit, match),
         build,
         waiting=lambda: progress(f"waiting for another process that makes {name.text}", 0, 0),
     )
@@ -63,7 +63,7 @@ def _safe(variant: str) -> str:
     return variant
 
 
-def _fingerprint(name: HubName, commit: str, importer: Importer, files: tuple[str, ...]) -> str:
+def _fingerprint(name: HubName, commit: str, match: Match) -> str:
     """Changes with the files too: offline, graphs of another precision may be all that is there."""
-    text = "\0".join((name.repository, commit, name.inside, importer.name, importer.digest, *sorted(files)))
+    text = "\0".join((name.repository, commit, name.inside, match.name, code_digest(), *sorted(match.files)))
     return hashlib.sha256(text.encode()).hexdigest()

@@ -1,6 +1,8 @@
 """The kinds of model folders that become packages: how each is told, which files it needs, and what makes it.
 
-A new kind is a line in ``IMPORTERS``; the first that knows a folder is taken.
+A new kind that pulls find is a line in ``IMPORTERS``: the first that wants a listing is taken, or, of those that want
+the same files of it, the first that knows what these say. A kind whose files tell too little of a model (ctranslate2)
+is none of them: the command and recipes name it.
 """
 
 from __future__ import annotations
@@ -20,31 +22,58 @@ _NOT_NEEDED = frozenset((*_WEIGHTS, ".md", ".png", ".jpg"))  # weights of other 
 
 # Source (the folder; the file of a model of one file), target, name, precision, progress.
 Make = Callable[[Path, Path, str, str | None, Progress], None]
+Needs = Callable[[Sequence[str], str | None], tuple[str, ...] | None]
+
+
+def _any_content(_: Path) -> bool:
+    return True
 
 
 @dataclass(frozen=True, slots=True)
 class Importer:
-    """One kind. ``needs`` gives the files it wants of a listing, None when the listing is of another kind."""
+    """One kind. ``needs`` gives the files it wants of a listing, None when the listing is of another kind.
+
+    ``knows`` tells by the folder with these files, where kinds share a listing.
+    """
 
     name: str  # as ``genai-pipeline import`` calls it
-    needs: Callable[[Sequence[str], str | None], tuple[str, ...] | None]
+    needs: Needs
     make: Make
+    knows: Callable[[Path], bool] = _any_content
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The kinds that a listing may be of, and the files that they need."""
+
+    kinds: tuple[Importer, ...]
+    files: tuple[str, ...]
 
     @property
-    def digest(self) -> str:
-        """Changes when the code of the importers does: packages made by other code are made anew."""
-        code = hashlib.sha256()
-        for file in sorted(Path(__file__).parent.rglob("*.py")):
-            code.update(file.read_bytes())
-        return code.hexdigest()
+    def name(self) -> str:
+        """The names of the kinds."""
+        return " or ".join(kind.name for kind in self.kinds)
+
+    def make(self, source: Path, target: Path, name: str, precision: str | None, progress: Progress) -> None:
+        """Make the package with the first kind that knows what the files say."""
+        kind = next(kind for kind in self.kinds if kind.knows(source))
+        kind.make(source, target, name, precision, progress)
 
 
-def importer_for(names: Sequence[str], precision: str | None, what: str) -> tuple[Importer, tuple[str, ...]]:
-    """The importer that knows a listing of files, and the files it needs. Raises ImportModelError."""
+def code_digest() -> str:
+    """Changes when the code of the importers does: packages made by other code are made anew."""
+    code = hashlib.sha256()
+    for file in sorted(Path(__file__).parent.rglob("*.py")):
+        code.update(file.read_bytes())
+    return code.hexdigest()
+
+
+def match_listing(names: Sequence[str], precision: str | None, what: str) -> Match:
+    """The importers that want a listing of files, and which they need. Raises ImportModelError."""
     for importer in IMPORTERS:
         files = importer.needs(names, precision)
         if files is not None:
-            return importer, files
+            return Match(tuple(kind for kind in IMPORTERS if kind.needs is importer.needs), files)
     endings = sorted({PurePosixPath(name).suffix for name in names} - {""})
     known = "; ".join(importer.name for importer in IMPORTERS)
     raise ImportModelError(
@@ -53,7 +82,7 @@ def importer_for(names: Sequence[str], precision: str | None, what: str) -> tupl
     )
 
 
-def _of_package(names: Sequence[str], precision: str | None) -> tuple[str, ...] | None:
+def _of_metadata(names: Sequence[str], precision: str | None) -> tuple[str, ...] | None:
     return _all_but_others(names) if "inference_metadata.yaml" in names else None
 
 
@@ -88,18 +117,28 @@ def _all_but_others(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _copy_package(source: Path, target: Path, name: str, precision: str | None, progress: Progress) -> None:
-    """A package that is one already: its files, linked. A file of that name may be another format's document."""
+    """A package that is one already: its files, linked."""
     from genai_pipeline.importers.source_folder import SourceFolder
-    from genai_pipeline.importers.workflow import import_workflow, is_document
 
     _no_precision(precision)
-    if is_document(source):
-        import_workflow(source, target, name=name, progress=progress)
-        return
     folder = SourceFolder(source)
     files = [path.relative_to(source).as_posix() for path in sorted(source.rglob("*")) if path.is_file()]
     target.mkdir()
     folder.link(files, target)
+
+
+def _is_workflow(source: Path) -> bool:
+    """Whether the metadata file, which has the name of a package's, is another format's document."""
+    from genai_pipeline.importers.workflow import is_document
+
+    return is_document(source)
+
+
+def _import_workflow(source: Path, target: Path, name: str, precision: str | None, progress: Progress) -> None:
+    from genai_pipeline.importers.workflow import import_workflow
+
+    _no_precision(precision)
+    import_workflow(source, target, name=name, progress=progress)
 
 
 def _import_genai_config(source: Path, target: Path, name: str, precision: str | None, progress: Progress) -> None:
@@ -127,7 +166,8 @@ def _no_precision(precision: str | None) -> None:
 
 
 IMPORTERS: tuple[Importer, ...] = (
-    Importer("package", _of_package, _copy_package),
+    Importer("workflow", _of_metadata, _import_workflow, _is_workflow),
+    Importer("package", _of_metadata, _copy_package),
     Importer("genai-config", _of_genai_config, _import_genai_config),
     Importer("optimum", _of_optimum, _import_optimum),
     Importer("gguf", _of_gguf, _import_gguf),

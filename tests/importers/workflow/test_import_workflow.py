@@ -17,7 +17,7 @@ from genai_pipeline.errors import ImportModelError, ImportRefusedError
 from genai_pipeline.graph.onnx_file import read_signature
 from genai_pipeline.importers.progress import silent
 from genai_pipeline.importers.report import REPORT_FILE
-from genai_pipeline.importers.table import importer_for
+from genai_pipeline.importers.table import match_listing
 from genai_pipeline.importers.workflow import import_workflow
 from genai_pipeline.metadata.load import METADATA_FILE
 from genai_pipeline.testing.builder import GraphBuilder
@@ -292,10 +292,11 @@ def test_what_only_the_graphs_could_say_is_refused_where_they_do_not(tmp_path: P
 
 
 def test_the_table_of_importers_tells_a_document_from_a_package(tmp_path: Path, exported: Exported) -> None:
-    importer, files = importer_for(["inference_metadata.yaml", "model.onnx"], None, "a listing")
-    assert (importer.name, len(files)) == ("package", 2)
-    importer.make(exported.write(), tmp_path / "made", "made", None, silent)
-    importer.make(tmp_path / "made", tmp_path / "copy", "copy", None, silent)
+    match = match_listing(["inference_metadata.yaml", "model.onnx"], None, "a listing")
+    assert ([kind.name for kind in match.kinds], len(match.files)) == (["workflow", "package"], 2)
+    match.make(exported.write(), tmp_path / "made", "made", None, silent)
+    assert (tmp_path / "made" / REPORT_FILE).exists()
+    match.make(tmp_path / "made", tmp_path / "copy", "copy", None, silent)
     assert gp.validate(tmp_path / "copy")[1] == ()
 
 
