@@ -1,14 +1,15 @@
 """genai_pipeline: run generative models described by YAML.
 
-``load``, ``validate`` and ``compile`` are the way in; everything heavy is imported when it is first used.
+``load``, ``validate`` and ``compile`` are the way in; everything is imported when it is first used, parts of the
+standard library too: until the command's entry point runs, which is behind this module, Ctrl-C shows a traceback.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # what type checkers take for true, as typing's own
 if TYPE_CHECKING:
+    from typing import Any
+
     from genai_pipeline.errors import GenaiError as GenaiError
     from genai_pipeline.loading import compile as compile
     from genai_pipeline.loading import load as load
@@ -58,6 +59,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'genai_pipeline' has no attribute '{name}'")
+    from importlib import import_module
+
     return getattr(import_module(f"genai_pipeline.{_HOMES[name]}"), name)
 
 

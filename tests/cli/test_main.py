@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import genai_pipeline
 from genai_pipeline.cli import entry
 from genai_pipeline.cli.commands import with_flags
 
@@ -138,3 +140,15 @@ def test_closed_standard_streams(tmp_path: Any, closing: str, code: int, said: s
     done = subprocess.run(line, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr[: len(said)]) == (code, said)
     assert "Traceback" not in done.stderr
+
+
+def test_the_entry_point_is_there_before_anything_is_imported() -> None:
+    code = (
+        "import os, sys; before = set(sys.modules); import genai_pipeline.cli.entry; print(*set(sys.modules) - before)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(genai_pipeline.__file__).parents[1])}
+    ran = subprocess.run(
+        [sys.executable, "-S", "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    own = {"genai_pipeline", "genai_pipeline.cli", "genai_pipeline.cli.entry"}
+    assert set(ran.stdout.split()) == own | {"__future__"}
