@@ -35,7 +35,7 @@ class Output:
     def aside(self, text: str) -> None:
         """Text beside the product, as it comes: dim on a terminal."""
         if self.verbosity >= 0:
-            _write_error(f"\x1b[2m{text}\x1b[22m" if sys.stderr.isatty() else text)
+            _write_error(f"\x1b[2m{text}\x1b[22m" if _draws() else text)
 
     def failure(self, message: str, hint: str) -> None:
         """An error as one line, its hint as another."""
@@ -59,7 +59,7 @@ class Output:
             from genai_pipeline.importers.progress import silent
 
             yield silent
-        elif sys.stderr.isatty():
+        elif _draws():
             with _bars() as report:
                 yield report
         else:
@@ -68,7 +68,7 @@ class Output:
     @contextmanager
     def waiting(self, text: str) -> Iterator[Callable[[], None]]:
         """Show ``text`` on a terminal when nothing has come for a second; call what is given when something comes."""
-        if self.verbosity < 0 or not sys.stderr.isatty():
+        if self.verbosity < 0 or not _draws():
             yield lambda: None
             return
         note = _PassingNote(text)
@@ -80,19 +80,22 @@ class Output:
     @contextmanager
     def counting(self, what: str) -> Iterator[Callable[[int], None]]:
         """On a terminal that shows nothing else, how many have been done, once that takes a second."""
-        if self.verbosity < 0 or not sys.stderr.isatty() or sys.stdout.isatty():
+        if self.verbosity < 0 or not _draws() or sys.stdout.isatty():
             yield lambda count: None
             return
         begin = time.monotonic()
+        seen: list[int] = []
 
         def show(count: int) -> None:
             if time.monotonic() - begin >= _PATIENCE:
+                seen.append(count)
                 _write_error(f"\r\x1b[K{count:,} {what}")
 
         try:
             yield show
         finally:
-            _write_error("\r\x1b[K")
+            if seen:
+                _write_error("\r\x1b[K")
 
 
 class _PassingNote:
@@ -170,6 +173,11 @@ def end_line() -> None:
         _write_error("\n")
 
 
+def _draws() -> bool:
+    """Whether stderr is a terminal on which text can be dimmed and taken back."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
 def _write_error(text: str) -> None:
     """Write to stderr; there is nobody to tell when that cannot be done."""
     with suppress(OSError):
@@ -208,14 +216,17 @@ def _bars() -> Iterator[Progress]:
     from rich.progress import Progress as Bars
 
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
-    with Bars(
-        *columns, TimeRemainingColumn(), console=Console(stderr=True), redirect_stdout=False, transient=True
-    ) as bars:
-        drawn: dict[int, TaskID] = {}
+    bars = Bars(*columns, TimeRemainingColumn(), console=Console(stderr=True), redirect_stdout=False, transient=True)
+    drawn: dict[int, TaskID] = {}
 
-        def report(task: str, done: int, total: int, /) -> None:
-            if total not in drawn:
-                drawn[total] = bars.add_task(task, total=total or None)
-            bars.update(drawn[total], description=task, completed=done)
+    def report(task: str, done: int, total: int, /) -> None:
+        if total not in drawn:
+            drawn[total] = bars.add_task(task, total=total or None)
+            bars.start()  # not before: it would draw nothing ten times a second
+        bars.update(drawn[total], description=task, completed=done)
 
+    try:
         yield report
+    finally:
+        if drawn:
+            bars.stop()

@@ -53,7 +53,10 @@ def _from_stdin() -> str:
     if sys.stdin is None:
         raise no_prompt(": stdin is closed")
     try:
-        return sys.stdin.buffer.read().decode("utf-8").removesuffix("\n").removesuffix("\r")
+        read = sys.stdin.buffer.read()
+        if not read:  # what should have written it may have failed
+            raise no_prompt(": stdin is empty")
+        return read.decode("utf-8").removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError as error:
         raise RequestError(f"the prompt on stdin is not UTF-8: {error}", param="prompt") from error
     except OSError as error:  # a folder, or a terminal that has gone

@@ -117,7 +117,7 @@ def test_a_budget_ends_reasoning(command: Command, write: Callable[..., TinyPack
 def test_reasoning_is_dim_on_a_terminal(process: Process, write: Callable[..., TinyPackage]) -> None:
     package = write("<think>", "O", "</think>", " R")
     reader, tty = os.openpty()
-    with process("run", package.path, "hello", "--temperature", "0", stderr=tty) as running:
+    with process("run", package.path, "hello", "--temperature", "0", stderr=tty, env={"TERM": "xterm"}) as running:
         os.close(tty)
         assert running.stdout is not None
         assert running.stdout.read() == " R\n"

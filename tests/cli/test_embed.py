@@ -140,6 +140,7 @@ def test_a_full_disk_and_a_reader_that_has_enough(process: Process, embedder: Me
 def test_on_a_terminal_a_long_stdin_is_counted(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     now = iter([0.0, 0.5, 1.5, 2.0])
     monkeypatch.setattr(time, "monotonic", lambda: next(now))

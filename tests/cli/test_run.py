@@ -87,6 +87,9 @@ def test_a_declared_default_stands_in_for_the_prompt(command: Command, tmp_path:
 
 
 def test_a_closed_stdin_is_no_prompt(command: Command, tiny: TinyPackage, monkeypatch: pytest.MonkeyPatch) -> None:
+    empty = command("run", tiny.path, "-", stdin=b"")  # what should have written there has failed
+    assert (empty.code, empty.out) == (2, "")
+    assert "no prompt was given: stdin is empty" in empty.err
     ran = command("run", tiny.path, "-", stdin=None)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith("error: no prompt was given: stdin is closed")
@@ -243,6 +246,39 @@ def shown(reader: int, until: bytes = b"") -> bytes:
         except OSError:  # nobody has the other end any more
             break
     return text
+
+
+@pytest.mark.parametrize("kind", ["xterm", "dumb"])
+def test_a_terminal_gets_no_more_than_there_is_to_show(
+    process: Process, endless: TinyPackage, terminal: tuple[int, int], kind: str
+) -> None:
+    reader, tty = terminal
+    arguments = ("run", endless.path, "hello", "--ignore-eos", "--max-new-tokens", "1500", "--seed", "1")
+    with process(*arguments, stderr=tty, env={"TERM": kind}) as running:
+        os.close(tty)
+        assert running.stdout is not None
+        assert running.stdout.read()
+        text = shown(reader)
+        assert running.wait(60) == 0
+    assert b"\x1b[2K" not in text
+    assert kind != "dumb" or b"\x1b" not in text
+
+
+@pytest.mark.parametrize("kind", ["xterm", "dumb"])
+def test_bars_are_drawn_from_the_first_report_on_where_they_can_be(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    monkeypatch.setenv("TERM", kind)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with Output().progress():
+        pass
+    assert capsys.readouterr().err == ""
+    with Output().progress() as progress:
+        progress("reading", 0, 10)
+        progress("reading", 10, 10)
+    said = capsys.readouterr().err
+    assert ("\x1b" in said) == (kind == "xterm")
+    assert "reading" in said
 
 
 @pytest.mark.parametrize("ending", ["interrupt", "error"])
