@@ -10,7 +10,8 @@ from genai_pipeline.server.anthropic.blocks import PATH, read_messages
 from genai_pipeline.server.api_errors import bad_request
 from genai_pipeline.server.bodies import SHOWN, Fields
 from genai_pipeline.server.conversation import Conversation
-from genai_pipeline.server.openai.fields import SHARED, refuse_media
+from genai_pipeline.server.openai.fields import SHARED, refuse_media, refuse_others
+from genai_pipeline.types import PROMPT_OPTIONS
 
 # The interface's own names of options, by those of the pipeline.
 NAMES: Final = {
@@ -39,7 +40,13 @@ _ELSEWHERE: Final = {
     "reasoning_budget": "thinking.budget_tokens",
     "reasoning_effort": "output_config.effort",
 }
-_EXTENSIONS: Final = (*(name for name in SHARED if name not in _ELSEWHERE), "chat_template_kwargs", "priority")
+_INSTEAD: Final = {
+    "prompt": "messages, or /v1/completions",
+    "max_new_tokens": "max_tokens",
+    "parallel_tool_calls": "tool_choice.disable_parallel_tool_use",
+}
+_PROMPT_EXTENSIONS: Final = ("parameters", "chat_template_kwargs")  # count for the prompt, too
+_EXTENSIONS: Final = (*(name for name in SHARED if name not in {*_ELSEWHERE, *_PROMPT_EXTENSIONS}), "priority")
 _CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
 
 
@@ -73,6 +80,7 @@ def read_request(body: Mapping[str, Any]) -> MessageRequest:
     request = MessageRequest(
         counted.model, counted.conversation, options, counted.thinks, fields.boolean("stream") or False
     )
+    refuse_others(fields, _INSTEAD)
     fields.skip_rest(PATH)
     return request
 
@@ -81,6 +89,7 @@ def read_count(body: Mapping[str, Any]) -> MessageRequest:
     """What of a body makes its prompt, for counting its tokens. Raises ApiError 400."""
     fields = Fields(body)
     request = _read(fields)
+    refuse_others(fields, _INSTEAD, PROMPT_OPTIONS)
     fields.skip_rest(f"{PATH}/count_tokens")
     return request
 
@@ -94,7 +103,8 @@ def _read(fields: Fields) -> MessageRequest:
     if fields.choice("speed", ("standard", "fast")) == "fast":
         raise bad_request("speed: 'fast' is not supported", "speed", code="unsupported_field")
     thinks, thinking = _thinking(fields)
-    options = {**_tools(fields), **thinking, **_output(fields)}
+    given = {name: value for name in _PROMPT_EXTENSIONS if (value := fields.any(name)) is not None}
+    options = {**_tools(fields), **thinking, **_output(fields), **given}
     conversation = Conversation()
     read_messages(fields, conversation)
     return MessageRequest(fields.text("model"), conversation, options, thinks, stream=False)

@@ -11,7 +11,14 @@ from typing import Any, Final
 from genai_pipeline.server.bodies import Fields
 from genai_pipeline.server.media_parts import read_part
 from genai_pipeline.server.openai.allowed_tools import narrowed
-from genai_pipeline.server.openai.fields import note_fields, read_metadata, read_options, read_priority, read_stream
+from genai_pipeline.server.openai.fields import (
+    note_fields,
+    read_metadata,
+    read_options,
+    read_priority,
+    read_stream,
+    refuse_others,
+)
 
 # Fields of the interface that would change the answer, or promise what is not there.
 _UNSUPPORTED: Final = (
@@ -79,7 +86,7 @@ def read_chat(fields: Fields) -> ChatBody:
     stream, usage = read_stream(fields)
     options, names = read_options(fields, *_ANSWER_OPTIONS)
     messages = fields.must("messages", fields.list("messages"))
-    return ChatBody(
+    body = ChatBody(
         model=fields.text("model"),
         messages=read_messages(messages),
         options=narrowed(options),
@@ -90,6 +97,8 @@ def read_chat(fields: Fields) -> ChatBody:
         metadata=read_metadata(fields),
         session=fields.text("session"),
     )
+    refuse_others(fields, {"prompt": "messages, or /v1/completions"})
+    return body
 
 
 def read_messages(messages: list[Any]) -> list[Any]:

@@ -8,10 +8,20 @@ from typing import Any, Final
 from genai_pipeline.option_values import as_integer
 from genai_pipeline.sampling.option_checks import MAX_CHOICES
 from genai_pipeline.server.bodies import Fields
-from genai_pipeline.server.openai.fields import note_fields, read_options, read_priority, read_stream
+from genai_pipeline.server.openai.fields import note_fields, read_options, read_priority, read_stream, refuse_others
 
 MAX_PROMPTS: Final = 128
 _LIMIT: Final = "max_new_tokens"
+_TEMPLATED: Final = ("tools", "tool_choice", "parallel_tool_calls", "reasoning_effort", "chat_template_kwargs")
+# What stands for options that this interface has no field for: what a chat template says is for chats.
+_INSTEAD: Final = {
+    **dict.fromkeys(_TEMPLATED, "/v1/chat/completions"),
+    "system": "/v1/chat/completions, or say it in the prompt",
+    "raw": "prompt, which is raw",
+    "tokens": "prompt, which may be token ids",
+    "prompt_logprobs": "echo and logprobs",
+    "top_logprobs": "logprobs, the number of alternatives",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +60,7 @@ def read_completion(fields: Fields) -> CompletionBody:
         names["prompt_logprobs"] = "logprobs"
     if stream and echo and logprobs is not None:
         raise fields.wrong("echo", "with logprobs is not streamed: the prompt's are known at the end")
-    return CompletionBody(
+    body = CompletionBody(
         model=fields.text("model"),
         prompts=_prompts(fields, echo=echo),
         options=options,
@@ -62,6 +72,8 @@ def read_completion(fields: Fields) -> CompletionBody:
         logprobs=logprobs,
         wanted=_best_of(fields, options, stream=stream),
     )
+    refuse_others(fields, _INSTEAD)
+    return body
 
 
 def _best_of(fields: Fields, options: dict[str, Any], *, stream: bool) -> int | None:

@@ -7,7 +7,7 @@ where all options are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from genai_pipeline.server.bodies import Fields
@@ -40,6 +40,22 @@ _ELSEWHERE: Final = frozenset(
     )
 )
 SHARED: Final = tuple(name for name in RequestOptions.__annotations__ if name not in _ELSEWHERE)
+
+_OPTIONS: Final = frozenset(("prompt", *RequestOptions.__annotations__))
+_SCORING: Final = "/v1/completions, with echo and logprobs"
+# What stands for the options of a request that an interface has no field for; each says its own besides these.
+_INSTEAD: Final[Mapping[str, str]] = {
+    "prompt": "/v1/completions, or messages",
+    "messages": "/v1/chat/completions",
+    "system": "a message with the role system",
+    "raw": "/v1/completions, whose prompts are raw",
+    "suffix": "/v1/completions",
+    "tokens": "/v1/completions, with token ids as its prompt",
+    "prompt_logprobs": _SCORING,
+    "logprobs": "/v1/chat/completions",
+    "top_logprobs": "/v1/chat/completions",
+    "key": "an API key: a request's share is that of the key it comes with",
+}
 
 # Constraints as other servers name them: never skipped, as the answer would be free.
 _FOREIGN: Final[Mapping[str, str]] = {
@@ -85,6 +101,19 @@ def read_options(fields: Fields, *more: str, least: int = 1) -> tuple[dict[str, 
 def refuse_media(fields: Fields) -> None:
     """Media come in messages: beside them, a text would be a path of this machine. Raises ApiError 400."""
     fields.refuse("images", "audio")
+
+
+def refuse_others(fields: Fields, instead: Mapping[str, str], among: Iterable[str] = _OPTIONS) -> None:
+    """Refuse options of a request that nobody has read, when all fields have been: no route drops one silently.
+
+    ``instead`` has what stands for them in this interface, where that is not the same in all. Raises ApiError 400.
+    """
+    for name in sorted(fields.rest().keys() & _OPTIONS.intersection(among)):
+        ours = {**_INSTEAD, **instead}.get(name)
+        if ours is None:
+            fields.refuse(name)
+        else:
+            fields.refuse_for({name: ours})
 
 
 def read_priority(fields: Fields) -> str:

@@ -14,6 +14,7 @@ from genai_pipeline.server.openai.fields import (
     read_metadata,
     read_priority,
     refuse_media,
+    refuse_others,
     tier_of,
 )
 from genai_pipeline.server.openai.responses_input import Item, input_items
@@ -52,6 +53,7 @@ _ELSEWHERE: Final = {
     "logprobs": "include",
     "n": "one request for each answer",
 }
+_INSTEAD: Final = {"max_new_tokens": "max_output_tokens", "system": "instructions"}
 _EXTENSIONS: Final = (*(name for name in SHARED if name not in _ELSEWHERE), "chat_template_kwargs")
 _LOGPROBS: Final = "message.output_text.logprobs"
 _INCLUDED: Final = (_LOGPROBS, "reasoning.encrypted_content")  # reasoning always comes whole and legible
@@ -97,6 +99,7 @@ def read_request(body: Mapping[str, Any]) -> ResponseRequest:
         store=fields.boolean("store") is not False,
         previous=fields.text("previous_response_id"),
     )
+    refuse_others(fields, _INSTEAD)
     fields.skip_rest(PATH)
     return request
 

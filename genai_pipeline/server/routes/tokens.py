@@ -15,7 +15,9 @@ from genai_pipeline.server.asking import borrow
 from genai_pipeline.server.bodies import Fields, read_json, read_media_json
 from genai_pipeline.server.media_received import received
 from genai_pipeline.server.openai.chat import read_messages
+from genai_pipeline.server.openai.fields import refuse_others
 from genai_pipeline.server.replies import json_reply
+from genai_pipeline.types import PROMPT_OPTIONS
 
 NAMES: Final = {"raw": "prompt"}
 
@@ -25,6 +27,7 @@ async def tokenize(request: Request) -> Response:
     fields = Fields(await read_media_json(request))
     model = fields.text("model")
     arguments = _prompt(fields)
+    refuse_others(fields, {"system": "a message with the role system"}, (*PROMPT_OPTIONS, "reasoning_effort"))
     fields.skip_rest(request.url.path)
     pipe = await borrow(request, model)
     if "messages" in arguments:
