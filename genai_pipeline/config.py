@@ -104,11 +104,7 @@ class LoadOptions:
     @staticmethod
     def of(**given: Unpack[LoadArguments]) -> LoadOptions:
         """Checked options; what is not given has its default. Raises OptionError by name."""
-        for name in given:
-            if name not in _CHECKS:
-                hint = nearest(name, _CHECKS) or f"options are: {one_of(_CHECKS, limit=40)}"
-                raise OptionError(f"unknown load option '{name}'", param=name, hint=hint)
-        options = LoadOptions(**{name: _CHECKS[name](name, value) for name, value in given.items()})
+        options = LoadOptions(**{name: check_load_option(name, value) for name, value in given.items()})
         if options.cache_folder is not None and options.cache_disk is None:
             raise OptionError(
                 "cache_folder without cache_disk",
@@ -116,6 +112,15 @@ class LoadOptions:
                 hint='say how much it may hold: cache_disk="10GiB"',
             )
         return options
+
+
+def check_load_option(name: str, value: Any) -> Any:
+    """The value of one load option in its own type. Raises OptionError for unknown names and values that do not fit."""
+    if name not in _CHECKS:
+        names = (*_CHECKS, "precision")  # which is an argument beside these
+        hint = nearest(name, names) or f"options are: {one_of(names, limit=40)}"
+        raise OptionError(f"unknown load option '{name}'", param=name, hint=hint)
+    return _CHECKS[name](name, value)
 
 
 def environment_options(environment: Mapping[str, str], given: Container[str] = ()) -> dict[str, Any]:

@@ -6,16 +6,19 @@ Paths in it are relative to the file. Secrets are not in it: it says where they 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from genai_pipeline.errors import ConfigInvalidError, OptionError
+from genai_pipeline.metadata.nodes import Node
 from genai_pipeline.metadata.schema import check_against
 from genai_pipeline.metadata.yaml_reader import read
-from genai_pipeline.problems import Problem
+from genai_pipeline.problems import Problem, sort_problems
 from genai_pipeline.server.callers import ApiKey
 from genai_pipeline.server.config import Served
+from genai_pipeline.server.config_checks import check_values
 from genai_pipeline.server.keys import key_of
 from genai_pipeline.server.limits import KeyLimits, Limits
 from genai_pipeline.server.media_urls import MediaRules
@@ -29,13 +32,12 @@ def read_config(path: Path, load: Mapping[str, Any]) -> dict[str, Any]:
     Raises ConfigInvalidError with every problem of the file, OptionError or PackageError.
     """
     root, found = read(path)
-    problems = tuple(found) if root is None else (*found, *check_against(root, SCHEMA_FILE))
-    errors = [problem for problem in problems if problem.severity == "error"]
+    folder = path.resolve().parent
+    errors = _errors(found, root, load, folder)
     if root is None or errors:
         raise _invalid(path, errors)
     fields: dict[str, Any] = root.plain()
     common = {**fields.pop("load", {}), **load}
-    folder = path.resolve().parent
     for name, build in _BUILDERS.items():
         if name in fields:
             fields[name] = build(fields[name])
@@ -44,6 +46,22 @@ def read_config(path: Path, load: Mapping[str, Any]) -> dict[str, Any]:
     if "keys" in fields:
         fields["keys"] = [_key(entry, folder) for entry in fields["keys"]]
     return fields
+
+
+def _errors(found: Iterable[Problem], root: Node | None, load: Mapping[str, Any], folder: Path) -> list[Problem]:
+    """All errors of a file: of reading it, of its shape, and of the values that have a right shape."""
+    problems = list(found)
+    if root is not None:
+        problems += check_against(root, SCHEMA_FILE)
+        wrong = [problem.at.path for problem in problems]
+
+        def fits(node: Node) -> bool:
+            """Whether nothing is wrong with a value, nor in it."""
+            inside = (f"{node.at.path}.", f"{node.at.path}[")
+            return not any(path == node.at.path or path.startswith(inside) for path in wrong)
+
+        problems += check_values(root, load, fits, partial(_key, folder=folder))
+    return [problem for problem in sort_problems(problems) if problem.severity == "error"]
 
 
 def _invalid(path: Path, errors: list[Problem]) -> ConfigInvalidError:

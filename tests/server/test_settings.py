@@ -110,12 +110,8 @@ def test_a_file_that_is_no_mapping_is_refused(written: Any, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "param"),
     [
-        ("packages: [{package: package1, load: {max_bach: 2}}]", "max_bach"),
-        ("packages: [{package: package1}]\nkeys: [{id: a, secret_env: NOT_SET_ANYWHERE}]", "keys"),
-        ("packages: [{package: package1}]\nkeys: [{id: a, secret_file: missing}]", "keys"),
         ("packages: [{package: package1}]\nhost: 0.0.0.0", "host"),
         ("packages: [{package: package1}]\nport: 5\nadmin_port: 5", "admin_port"),
-        ("packages: [{package: package1}]\nmemory: much", "memory"),
         ("packages: [{package: package1}, {package: package1}]", "packages"),
         ("port: 5", "packages"),
     ],
@@ -124,6 +120,62 @@ def test_what_cannot_be_is_named(written: Any, text: str, param: str) -> None:
     with pytest.raises(OptionError) as caught:
         config_of(written(text))
     assert caught.value.param == param
+
+
+@pytest.mark.parametrize(
+    ("entry", "message", "hint"),
+    [
+        ("memory: lots", "memory cannot be 'lots'", "2GiB"),
+        ("memory: 1", "", ""),
+        (f"memory: {2**62}", "memory 4611686018427387904 is", "lower it"),
+        ("load: {max_batch: x}", "max_batch must be an integer", ""),
+        ("load: {max_batch: 0}", "max_batch must be ", ""),
+        ("load: {max_bach: 2}", "unknown load option 'max_bach'", "did you mean 'max_batch'?"),
+        ("load: {zork: 2}", "unknown load option 'zork'", "precision"),
+        ("load: {precision: fast}", "precision is no option of loading", "beside 'load'"),
+        ("load: {memory: lots}", "memory cannot be 'lots'", "2GiB"),
+        ("load: {cache_disk: much}", "cache_disk cannot be 'much'", "10GiB"),
+        ("load: {encoder_cache: -1}", "encoder_cache cannot be -1", "10GiB"),
+        ("load: {encoder_cache: 0}", "", ""),
+        ("load: {policy: nice}", "unknown policy 'nice'", "fair_share"),
+        ("keys: [{id: a, secret_env: NOT_SET_ANYWHERE}]", "the key 'a' is to come from NOT_SET_ANYWHERE", "set it"),
+        ("keys: [{id: a, secret_file: missing}]", "the secret of the key 'a' cannot be read", ""),
+        ("load: 5", "must be a mapping", ""),
+        ("memory: []", "must be ", ""),
+    ],
+)
+def test_values_are_problems_with_their_lines_beside_others(written: Any, entry: str, message: str, hint: str) -> None:
+    with pytest.raises(ConfigInvalidError) as caught:
+        config_of(written(f"packages: [{{package: package1}}]\nprot: 80\n{entry}\nlimits: {{zork: 5}}\n"))
+    lines = [problem.at.line for problem in caught.value.problems]
+    assert lines == ([2, 3, 4] if message else [2, 4])
+    if message:
+        said = caught.value.problems[1]
+        assert (said.message.startswith(message), hint in said.hint) == (True, True), said
+    alone = written(f"packages: [{{package: package1}}]\n{entry}\n")
+    if message:
+        with pytest.raises(ConfigInvalidError, match=r"server\.yaml has 1 problem; first: "):
+            config_of(alone)
+
+
+def test_options_of_single_packages_have_their_lines(written: Any) -> None:
+    text = (
+        "packages:\n"
+        "  - package: package1\n    load: {max_batch: x, memory: lots}\n"
+        "  - package: package1\n    name: two\n    load:\n      cache_folder: /tmp\n"
+        "keys:\n"
+        f"  - {{id: a, sha256: '{'0' * 64}'}}\n  - {{id: a, sha256: '{'1' * 64}'}}\n"
+    )
+    with pytest.raises(ConfigInvalidError) as caught:
+        config_of(written(text))
+    assert [(problem.code, problem.at.line) for problem in caught.value.problems] == [
+        ("server.value", line) for line in (3, 3, 6, 10)
+    ]
+    assert caught.value.problems[2].message == "cache_folder without cache_disk"
+    given = {"cache_disk": "1GiB", "max_batch": 2, "memory": "32MiB"}
+    with pytest.raises(ConfigInvalidError) as caught:
+        config_of(written(text), load=given)
+    assert [problem.at.line for problem in caught.value.problems] == [3, 3, 10]
 
 
 def test_the_schema_and_the_code_know_the_same_fields() -> None:
