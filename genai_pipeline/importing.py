@@ -2,25 +2,20 @@
 
 The importers know metadata and graphs; whether a package can run is known above them. So they write into a folder
 beside the target here, ``validate``'s own check looks at it, and a package with errors is gone before anyone saw it.
+Pulls go the same way with ``import_checks.check_made``.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from genai_pipeline.checking import check_package
-from genai_pipeline.errors import ImportRefusedError
-from genai_pipeline.importers import cache, ctranslate2, genai_config, gguf, optimum, workflow
+from genai_pipeline.import_checks import check_made, refuse_errors
+from genai_pipeline.importers import ctranslate2, genai_config, gguf, optimum, workflow
 from genai_pipeline.importers.package_writer import new_package, package_name
 from genai_pipeline.importers.progress import Progress, silent
 from genai_pipeline.importers.pull import pull
-from genai_pipeline.importers.report import ImportReport, ReportRow
-from genai_pipeline.problems import Problem
-
-_INDEX = re.compile(r"\[\d+\]")
-_HINT = "mend the source and import it again"
+from genai_pipeline.importers.report import ImportReport
 
 Make = Callable[[Path, str], ImportReport]  # makes a package folder, by its path and name
 
@@ -96,18 +91,11 @@ def pull_package(
     offline: bool | None = None,
     progress: Progress = silent,
 ) -> Path:
-    """``importers.pull.pull``, with the package checked; one with errors does not stay in the cache.
+    """``importers.pull.pull``, with the package checked; one with errors does not get into the cache.
 
     Raises ImportRefusedError for it.
     """
-    folder = pull(name, source=source, precision=precision, offline=offline, progress=progress)
-    progress(f"checking {name}", 0, 0)
-    try:
-        _check(folder, name, ())
-    except ImportRefusedError:
-        cache.discard(folder)
-        raise
-    return folder
+    return pull(name, source=source, precision=precision, offline=offline, progress=progress, check=check_made)
 
 
 def _checked(make: Make, source: Path, target: Path, name: str | None, progress: Progress) -> ImportReport:
@@ -115,29 +103,5 @@ def _checked(make: Make, source: Path, target: Path, name: str | None, progress:
     with new_package(target) as folder:
         report = make(folder, title)
         progress(f"checking {title}", 0, 0)
-        _check(folder, str(source), report.rows)
+        refuse_errors(folder, str(source), report.rows)
     return report
-
-
-def _check(folder: Path, what: str, rows: Sequence[ReportRow]) -> None:
-    """Raises ImportRefusedError with every error of a package, each at the key of the source that it comes from."""
-    refusals = ImportReport()
-    for problem in check_package(folder).problems:
-        if problem.severity == "error":
-            file, key = _origin(problem, folder, rows)
-            refusals.refused(file, key, problem.message, problem.hint)
-    refusals.check(what, _HINT)
-
-
-def _origin(problem: Problem, folder: Path, rows: Iterable[ReportRow]) -> tuple[str, str]:
-    """File and key that a problem comes from: those of the row that is about its place, else the package's own."""
-    path = _INDEX.sub("", problem.at.path)
-    parts = path.split(".") if path else []
-    for count in range(len(parts), 0, -1):
-        place = ".".join(parts[:count])
-        found = [row for row in rows if row.outcome == "mapped" and row.detail.partition(":")[0] == place]
-        if found:
-            keys = " or ".join(dict.fromkeys(row.key for row in found if row.file == found[0].file))
-            return found[0].file, ".".join([keys, *parts[count:]] if keys else parts[count:])
-    file = Path(problem.at.file)
-    return (file.relative_to(folder).as_posix() if file.is_relative_to(folder) else str(file)), problem.at.path

@@ -71,8 +71,10 @@ def load(
 
     ``arguments`` are those of ``config.LoadArguments``, and win over variables of the environment; ``profile`` writes
     a trace of the engine to that file. Raises
-    PackageNotFoundError, PackageInvalidError with every problem, BackendError or OptionError.
+    PackageNotFoundError, PackageInvalidError with every problem, ImportRefusedError for what a pull made and does not
+    keep, BackendError or OptionError.
     """
+    from genai_pipeline.import_checks import check_made
     from genai_pipeline.importers.progress import silent
     from genai_pipeline.importers.pull import lending, resolve
     from genai_pipeline.kv.budget import machine_memory, parse_memory
@@ -80,7 +82,7 @@ def load(
     options = load_options(arguments)
     parse_memory(options.memory, machine_memory())
     require_runtime(options)
-    path = resolve(package, precision=precision, progress=progress or silent)
+    path = resolve(package, precision=precision, progress=progress or silent, check=check_made)
     checked = check_package(
         path, lending(progress or silent), backend=options.backend, providers=options.providers, precision=precision
     )
@@ -92,6 +94,7 @@ def _draft_package(plan: ExecutionPlan, options: LoadOptions, progress: Callable
     """The package that drafts for ``plan``, checked; None where none does."""
     from genai_pipeline.engine.draft_model import DraftPackage
     from genai_pipeline.engine.limits import context_length
+    from genai_pipeline.import_checks import check_made
     from genai_pipeline.importers.pull import lending, resolve
     from genai_pipeline.speculative.compatible import check_draft_package, drafted_loop
     from genai_pipeline.speculative.options import PackageDrafts, draft_kind
@@ -99,7 +102,7 @@ def _draft_package(plan: ExecutionPlan, options: LoadOptions, progress: Callable
     kind = draft_kind(options.draft, plan.package.speculative)
     if not isinstance(kind, PackageDrafts):
         return None
-    path = resolve(kind.package, precision=None, progress=progress)
+    path = resolve(kind.package, precision=None, progress=progress, check=check_made)
     everywhere = None if options.providers is None else options.providers.everywhere()
     checked = check_package(path, lending(progress), backend=options.backend, providers=everywhere)
     draft = accept(str(path), checked.plan, checked.problems)

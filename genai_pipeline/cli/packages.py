@@ -32,6 +32,7 @@ def checked(
     problems when it has any, ProviderUnavailableError, RuntimeMissingError.
     """
     from genai_pipeline.checking import check_package
+    from genai_pipeline.import_checks import check_made
     from genai_pipeline.importers.pull import lending, resolve
     from genai_pipeline.loading import load_options, require_runtime
 
@@ -39,7 +40,7 @@ def checked(
     if selection:
         require_runtime(options)
     with output.progress() as progress:
-        path = resolve(package, precision=precision, progress=progress)
+        path = resolve(package, precision=precision, progress=progress, check=check_made)
         found = check_package(
             path, lending(progress), backend=options.backend, providers=options.providers, precision=precision
         )

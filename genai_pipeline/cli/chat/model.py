@@ -81,6 +81,7 @@ class Model:
         """Pull and check the package while the old one is still there. Raises PackageError or OptionError."""
         from genai_pipeline.checking import check_package
         from genai_pipeline.errors import PackageInvalidError
+        from genai_pipeline.import_checks import check_made
         from genai_pipeline.importers.pull import lending, resolve
         from genai_pipeline.loading import load_options, require_runtime
 
@@ -88,7 +89,7 @@ class Model:
         options = load_options({name: value for name, value in loading.items() if name != "precision"})
         require_runtime(options)
         with self._shown() as progress:
-            path = resolve(package, precision=precision, progress=progress)
+            path = resolve(package, precision=precision, progress=progress, check=check_made)
             found = check_package(
                 path, lending(progress), backend=options.backend, providers=options.providers, precision=precision
             )

@@ -34,10 +34,11 @@ def _compiled(served: Served) -> dict[str, Any]:
     """The plan of a package on disk. Raises ApiError 503 when there is none."""
     from genai_pipeline.checking import check_package
     from genai_pipeline.config import LoadOptions
+    from genai_pipeline.import_checks import check_made
     from genai_pipeline.importers.pull import lending, resolve
 
     try:
-        path = resolve(served.package, precision=served.precision)
+        path = resolve(served.package, precision=served.precision, check=check_made)
         load = LoadOptions.of(**served.load)
         checked = check_package(
             path, lending(), backend=load.backend, providers=load.providers, precision=served.precision
