@@ -59,6 +59,7 @@ def run(
     @FILE, any other value is the text itself. Sounds and pictures that a package gives go to --out.
     """
     asked = RunRequest.of(options, as_json=as_json)
+    _require(asked.loading)
     spec = declared(package, asked.loading.get("precision"))
     path = check_out(spec, out)
     text = optional_prompt(spec, prompt)
@@ -67,6 +68,13 @@ def run(
         usage, timings = show(ctx.obj, pipe, text, asked, path, as_json)
         if stats:
             print_stats(ctx.obj, usage, timings)
+
+
+def _require(loading: Mapping[str, Any]) -> None:
+    """Refuse a runtime or provider that is not here before a package of a hub is fetched to be read."""
+    from genai_pipeline.loading import load_options, require_runtime
+
+    require_runtime(load_options({name: value for name, value in loading.items() if name != "precision"}))
 
 
 def _answer(
