@@ -77,15 +77,17 @@ def import_workflow(
     except GraphFileError as error:
         raise ImportModelError(error.message, hint=error.hint) from error
     report_keys(document, report, mapped_keys(document, media, report))
+    files: Mapping[str, Any] = {}  # that the metadata needs
     if media is not None:
-        text = _closed(media.text(title, folder, document, texts, report), report)
+        text, files = media.written(title, folder, document, texts, report)
+        _closed(text, report)
     else:
         text = _text(title, folder, document, assembly, texts, report)
     text += _generation(document, program, folder, assembly, report)
     report.check(str(source))
     with new_package(target) as scratch:
         write_text(scratch / DOCUMENT, text)
-        for file, content in (media.files if media is not None else {}).items():
+        for file, content in files.items():
             write_json(scratch / file, content)
         for file in networks.values():
             progress(f"linking {file}", 0, 0)

@@ -7,7 +7,7 @@ draft of ``init`` does.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from genai_pipeline.importers.optimum.document import document as metadata
@@ -37,21 +37,21 @@ class Found:
 
     sight: seeing.Sight | None
     parts: Mapping[str, Part]
-    files: dict[str, Any] = field(default_factory=dict)  # JSON files that the metadata needs, once it is written
 
     @property
     def edges(self) -> frozenset[tuple[str, str]]:
         """The edges between its networks."""
         return frozenset(seeing.sight_edges(self.sight, self.parts)) if self.sight is not None else frozenset()
 
-    def text(self, title: str, folder: SourceFolder, document: Document, texts: Texts, report: ImportReport) -> str:
-        """The metadata; what it would leave open is refused in the report."""
+    def written(
+        self, title: str, folder: SourceFolder, document: Document, texts: Texts, report: ImportReport
+    ) -> tuple[str, Mapping[str, Any]]:
+        """The metadata, and the JSON files that it needs; what it would leave open is refused in the report."""
         if self.sight is not None:
             fields = seeing.seeing_fields(folder, document, self.parts, self.sight, texts, report)
-            return metadata(seeing.COMMENT, {"name": title, **fields})
-        written = hearing.hearing_fields(folder, document, self.parts, report)
-        self.files.update(written.files)
-        return metadata(hearing.COMMENT, {"name": title, **written.fields})
+            return metadata(seeing.COMMENT, {"name": title, **fields}), {}
+        heard = hearing.hearing_fields(folder, document, self.parts, report)
+        return metadata(hearing.COMMENT, {"name": title, **heard.fields}), heard.files
 
 
 def find_media(parts: Mapping[str, Part]) -> Found | None:
