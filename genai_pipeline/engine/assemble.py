@@ -72,11 +72,11 @@ def assemble(
     prompts: PromptReader,
     options: LoadOptions,
     draft: DraftPackage | None = None,
-    store: CompiledStore | None = None,
+    compiled: CompiledStore | None = None,
 ) -> Assembly:
     """Load every component and start the engine; what fails half-way leaves nothing behind.
 
-    ``draft``: the package that drafts for the one loop of ``plan``; ``store``: keeps what providers compile. Raises
+    ``draft``: the package that drafts for the one loop of ``plan``; ``compiled``: keeps what providers compile. Raises
     BackendError, CapacityError, OptionError or PackageError.
     """
     with ExitStack() as resources:
@@ -84,7 +84,7 @@ def assemble(
         plan = plan_with_token_ids(plan, prompts.tokenizers)
         trace = None if options.profile is None else TraceFile(options.profile)
         times = None if trace is None else NodeTimes(trace, resources)
-        graphs = load_graphs(plan, backend, options, resources, times, store)
+        graphs = load_graphs(plan, backend, options, resources, times, compiled)
         placement = placements(plan, graphs, backend.version())
         parts, spare = _parts(plan, graphs, prompts, options, context, draft, resources)
         stages = dict(walked_stages(plan.root))
@@ -104,6 +104,7 @@ def assemble(
         gauges = engine_gauges(scheduler, pools, stores, graphs, prefix_cache=options.prefix_cache)
         telemetry = Telemetry(gauges, prefix_cache=options.prefix_cache)
         listener = telemetry if trace is None else Listeners(telemetry, Tracer(trace))
+        # last in, first out: the engine stops, then what its graphs noted is taken in, then the listener closes
         resources.callback(listener.close)
         if times is not None:
             resources.callback(times.take_in, graphs)

@@ -50,7 +50,9 @@ class Engine:
         self._walk = walk
         self._drafting = [loop.drafting for loop in loops.values() if loop.drafting is not None]
         self._listener = listener
-        self._requests = Requests(walk, loops, outputs, scheduler, listener, self._start_op, self._post, self._gave_up)
+        self._requests = Requests(
+            walk, loops, outputs, scheduler, listener, self._start_op, self._post, self._end_unwanted_side_run
+        )
         self._stepper = Stepper(loops, scheduler, self._requests, paces, listener)
         self._inbox: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._side_lane = SideLane(runners.jobs, self._inbox.put, self._requests.finish_side_run)
@@ -90,7 +92,7 @@ class Engine:
     def _start_op(self, prepared: OpCall) -> None:
         self._op_lane.start(prepared)
 
-    def _gave_up(self) -> None:
+    def _end_unwanted_side_run(self) -> None:
         self._side_lane.current.end_if_unwanted()
 
     def _begin(self, state: RequestState) -> Work:

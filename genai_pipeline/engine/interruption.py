@@ -33,7 +33,7 @@ class CurrentRun:
         self._given_up = False
         self._closed = False
 
-    def of(self, requests: Iterable[RequestState], bindings: Collection[Binding], work: Callable[[], T]) -> T:
+    def run(self, requests: Iterable[RequestState], bindings: Collection[Binding], work: Callable[[], T]) -> T:
         """What ``work`` gives, which runs ``bindings`` for ``requests``.
 
         Raises RunGivenUpError when that is not wanted, or what ``work`` raises.

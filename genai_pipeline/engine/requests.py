@@ -43,7 +43,7 @@ class Requests:
         listener: Listener,
         start_op: Callable[[OpCall], None],
         post: Callable[[Callable[[], None]], None],
-        gave_up: Callable[[], None],
+        given_up: Callable[[], None],
     ) -> None:
         self.live: dict[int, TokenSequence] = {}
         self._jobs: dict[int, Job] = {}  # waiting or in the side lane
@@ -52,7 +52,7 @@ class Requests:
         self._outputs = outputs
         self._start_op = start_op
         self._post = post  # has the engine thread do something in its next round
-        self._gave_up = gave_up  # a request has ended whose job is in the side lane
+        self._given_up = given_up  # what to do when a request has ended whose job is in the side lane
         self._loops = loops
         self._searches = {id: SearchQueue(loop.rules.bounds) for id, loop in loops.items()}
         self._scheduler = scheduler
@@ -152,7 +152,7 @@ class Requests:
             state.request.emit(end)
         self._close(state, ends[-1], {})
         if any(job.request is state for job in self._jobs.values()):
-            self._gave_up()
+            self._given_up()
 
     def end_all(self, error: GenaiError) -> None:
         """End every request with an error."""

@@ -73,7 +73,7 @@ class SideLane:
     def _outputs(self, stage: JobStage, jobs: Sequence[Job]) -> tuple[Arrays | GenaiError, ...]:
         """Raises RunGivenUpError."""
         try:
-            return tuple(self.current.of([job.request for job in jobs], stage.bindings, lambda: stage.run(jobs)))
+            return tuple(self.current.run([job.request for job in jobs], stage.bindings, lambda: stage.run(jobs)))
         except GenaiError as error:
             return (error,) if len(jobs) == 1 else tuple([self._alone(stage, job) for job in jobs])
 

@@ -95,7 +95,7 @@ class Stepper:
         started = time.perf_counter()
         try:
             requests = [sequence.request for sequence in batch.sequences]
-            logits = self.current.of(requests, loop.bindings(kind), lambda: loop.run(kind, batch))
+            logits = self.current.run(requests, loop.bindings(kind), lambda: loop.run(kind, batch))
         except RunGivenUpError:
             return  # all its requests are about to end
         except GenaiError as error:
