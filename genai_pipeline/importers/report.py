@@ -63,20 +63,25 @@ class ImportReport:
         return tuple(leaf for leaf in root.leaves() if covered.isdisjoint(_prefixes(leaf.path)))
 
     def check(self, what: str, hint: str = "") -> None:
-        """Raises ImportRefusedError with every refusal, if there is any. ``what`` names the source.
+        """Raises ``error(what, hint)`` if anything was refused."""
+        if any(row.outcome == "refused" for row in self._rows):
+            raise self.error(what, hint)
+
+    def error(self, what: str, hint: str = "") -> ImportRefusedError:
+        """The error with every refusal, of which there is at least one. ``what`` names the source.
 
         The message lists those that fit a screen; ``hint`` comes behind those of the refusals.
         """
         refused = [row for row in self._rows if row.outcome == "refused"]
-        if refused:
-            shown, more = refused[:_SHOWN], len(refused) - _SHOWN
-            lines = [f"  {_said(row)}" for row in shown] + [f"  ... and {more} more"] * (more > 0)
-            hints = dict.fromkeys([*(row.hint for row in shown), hint])
-            raise ImportRefusedError(
-                f"{what} cannot be imported as it is:\n" + "\n".join(lines),
-                rows=tuple(asdict(row) for row in refused),
-                hint="; ".join(filter(None, hints)),
-            )
+        assert refused
+        shown, more = refused[:_SHOWN], len(refused) - _SHOWN
+        lines = [f"  {_said(row)}" for row in shown] + [f"  ... and {more} more"] * (more > 0)
+        hints = dict.fromkeys([*(row.hint for row in shown), hint])
+        return ImportRefusedError(
+            f"{what} cannot be imported as it is:\n" + "\n".join(lines),
+            rows=tuple(asdict(row) for row in refused),
+            hint="; ".join(filter(None, hints)),
+        )
 
     def write(self, folder: Path) -> None:
         """Keeps the table in a package, as ``import_report.json``."""

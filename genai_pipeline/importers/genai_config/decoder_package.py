@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from genai_pipeline.importers.config_node import ConfigNode
 from genai_pipeline.importers.genai_config.decoder import read_decoder
-from genai_pipeline.importers.genai_config.embedding import EMBEDS, NAME, decoder_stage, read_embedding
+from genai_pipeline.importers.genai_config.embed_tokens import EMBEDS, NAME, decoder_stage, read_embedding
 from genai_pipeline.importers.genai_config.metadata_text import ComponentText, head_lines, tail_lines, text_decoder
 from genai_pipeline.importers.genai_config.package_parts import (
     PackageParts,

@@ -31,7 +31,7 @@ _HINT: Final = "write the package by hand: docs/audio_programs.md, docs/media_in
 def refuse_speech(source: SourceFolder, model: ConfigNode, report: ImportReport) -> None:
     """Refuses the part with all the reasons: prompt, rows, adapter, and each step that no program here has."""
     part = model.get(NAME)
-    if part is None or "filename" not in part:
+    if part is None or ("filename" not in part and "pipeline" not in part):
         return
     why = "sounds beside text: neither their marks in prompts nor how many rows a sound becomes stand in any file"
     report.refused(part.file, part.path, why, _HINT)

@@ -9,8 +9,8 @@ from typing import Final
 from genai_pipeline.importers.config_node import ConfigNode
 from genai_pipeline.importers.genai_config.decoder_package import decoder_package
 from genai_pipeline.importers.genai_config.keys import refuse_parts, report_other_keys
-from genai_pipeline.importers.genai_config.multimodal_package import multimodal_package, sees_or_hears
 from genai_pipeline.importers.genai_config.package_parts import PackageParts, with_ends
+from genai_pipeline.importers.genai_config.seeing_package import seeing_package, sees_or_hears
 from genai_pipeline.importers.genai_config.speech_package import encoder_decoder_package
 from genai_pipeline.importers.package_writer import check_free, new_package, package_name, write_text
 from genai_pipeline.importers.progress import Progress, silent
@@ -61,7 +61,7 @@ def _shape(model: ConfigNode) -> Callable[[SourceFolder, ConfigNode, str, Import
     """What makes the package, by the parts that are there."""
     if "encoder" in model:
         return encoder_decoder_package
-    return multimodal_package if sees_or_hears(model) else decoder_package
+    return seeing_package if sees_or_hears(model) else decoder_package
 
 
 def _report_other_files(folder: SourceFolder, used: Iterable[str], report: ImportReport) -> None:

@@ -154,11 +154,13 @@ def test_a_model_that_sees_and_hears_is_refused_on_one_screen(
     assert not (tmp_path / "made").exists()
 
 
-def test_a_model_that_only_hears_is_refused(seeing_folder: Folders, tmp_path: Path) -> None:
+@pytest.mark.parametrize("speech", [{"filename": "vision.onnx"}, {"pipeline": [{"filename": "vision.onnx"}]}])
+def test_a_model_that_only_hears_is_refused(seeing_folder: Folders, tmp_path: Path, speech: dict[str, Any]) -> None:
     folder = seeing_folder()
 
     def edit(config: dict[str, Any]) -> None:
-        config["model"]["speech"] = config["model"].pop("vision")
+        del config["model"]["vision"]
+        config["model"]["speech"] = speech
 
     folder.reconfigure(edit)
     assert "model.speech" in refused(folder, tmp_path / "made")

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from genai_pipeline.importers.config_node import ConfigNode
 from genai_pipeline.importers.genai_config.decoder import read_decoder
-from genai_pipeline.importers.genai_config.embedding import EMBEDS, EmbeddingPart, decoder_stage, read_embedding
+from genai_pipeline.importers.genai_config.embed_tokens import EMBEDS, EmbeddingPart, decoder_stage, read_embedding
 from genai_pipeline.importers.genai_config.hearing import refuse_speech
 from genai_pipeline.importers.genai_config.image_program import PROGRAM
 from genai_pipeline.importers.genai_config.package_parts import (
@@ -39,7 +39,7 @@ def sees_or_hears(model: ConfigNode) -> bool:
     return any("filename" in model.mapping(part) or "pipeline" in model.mapping(part) for part in (VISION, "speech"))
 
 
-def multimodal_package(source: SourceFolder, config: ConfigNode, name: str, report: ImportReport) -> PackageParts:
+def seeing_package(source: SourceFolder, config: ConfigNode, name: str, report: ImportReport) -> PackageParts:
     """The package of a model that sees; what cannot be mapped is refused in the report."""
     model = config.need("model")
     tokenizer = read_tokenizer_files(source, report)
@@ -48,7 +48,7 @@ def multimodal_package(source: SourceFolder, config: ConfigNode, name: str, repo
     marks = read_marks(source, model, report)
     refuse_speech(source, model, report)
     if VISION not in model:
-        report.check(str(source.path))  # it hears, but does not see
+        raise report.error(str(source.path))  # it only hears: that was refused
     session = dict(decoder.component.session)
     vision = read_vision(source, model, marks[0] if marks else None, session, report)
     settings = read_settings(config, model, report)
