@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from genai_pipeline.importers.optimum.importer import import_optimum, is_layout, recognises
+from genai_pipeline.importers.optimum.importer import import_optimum
 
-__all__ = ["import_optimum", "is_layout", "recognises"]
+__all__ = ["import_optimum"]

@@ -30,19 +30,6 @@ class Shape:
     comment: str
 
 
-def recognises(folder: Path) -> bool:
-    """Whether a folder is laid out like this: config.json, and ONNX files with names of the format."""
-    return (folder / "config.json").is_file() and is_layout(SourceFolder(folder).onnx_files())
-
-
-def is_layout(names: Iterable[str]) -> bool:
-    """Whether some ONNX files among ``names`` are named as the format names them."""
-    try:
-        return find_layout(names) is not None
-    except ImportModelError:  # they are, and in precisions that do not go together: importing says so
-        return True
-
-
 def import_optimum(
     source: Path, target: Path, *, precision: str | None = None, name: str | None = None, progress: Progress = silent
 ) -> ImportReport:
