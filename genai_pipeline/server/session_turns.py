@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ from starlette.requests import Request
 
 from genai_pipeline.engine.session import MESSAGE_FIELDS, AsyncTurn, Mark
 from genai_pipeline.errors import GenaiError
-from genai_pipeline.server.api_errors import api_error, bad_request
+from genai_pipeline.server.api_errors import ApiError, api_error, bad_request
 from genai_pipeline.server.asking import Asked, borrow, follow, queueing
 from genai_pipeline.server.exchange import Exchange
 from genai_pipeline.server.media_received import check_kept, received
@@ -52,10 +53,11 @@ async def open_session(request: Request, model: str | None, messages: list[Any])
 
 
 async def ask_session(
-    request: Request, id: str, message: Any, options: Mapping[str, Any], names: Mapping[str, str]
+    request: Request, id: str, message: Any, options: Mapping[str, Any], names: Mapping[str, str], place: str = ""
 ) -> Asked:
     """Say something in a session and follow the answer; ``options`` are those of ``Pipeline.aopen``.
 
+    ``place``: where the message stands in the body; "": its fields are those of the body.
     Raises ApiError 404, 409, 410, or what ``ask`` raises.
     """
     store = sessions(request)
@@ -63,7 +65,10 @@ async def ask_session(
     said = _message(message)
     held.live()
     pipe = await borrow(request, held.model)
-    (given,) = await received(request, pipe, [said])
+    try:
+        (given,) = await received(request, pipe, [said])
+    except ApiError as error:
+        raise _placed(error, 0, place) from error
     check_kept(request, held.live().messages, given)
     content = given.pop("content")
     exchange: Exchange = request.state.exchange
@@ -71,8 +76,18 @@ async def ask_session(
     try:
         turn = await session.aopen(content, **given, **queueing(request, options))
     except GenaiError as error:
-        raise api_error(error, names) from error
+        raise _placed(api_error(error, names), len(session.messages), place) from error
     return follow(request, pipe, _Turn(turn, held, store))
+
+
+def _placed(error: ApiError, index: int, place: str) -> ApiError:
+    """An error about message ``index`` of a conversation, about where that stands in the body."""
+    inside = re.compile(rf"\bmessages\[{index}\]\.")
+    fields, whole = (f"{place}." if place else ""), place or "the message"
+    error.message = re.sub(rf"\bmessages\[{index}\]", whole, inside.sub(fields, error.message))
+    if error.param is not None:
+        error.param = re.sub(rf"\bmessages\[{index}\]", place or "content", inside.sub(fields, error.param))
+    return error
 
 
 def with_model(request: Request, model: str | None, id: str) -> None:

@@ -13,7 +13,7 @@ from genai_pipeline.metadata.model import PackageSpec
 from genai_pipeline.pipeline import Pipeline
 from genai_pipeline.problems import nearest, one_of
 from genai_pipeline.server.abilities import TASKS
-from genai_pipeline.server.api_errors import api_error, bad_request
+from genai_pipeline.server.api_errors import ApiError, api_error, bad_request
 from genai_pipeline.server.asking import Asked, borrow, follow, queueing, require
 from genai_pipeline.server.bodies import Fields
 from genai_pipeline.server.openai.fields import read_priority
@@ -71,14 +71,21 @@ def named_parameter(borrowed: Borrowed, name: str, value: Any) -> dict[str, Any]
     return {name: value}
 
 
-async def start(request: Request, borrowed: Borrowed, value: Any, given: TaskOptions) -> Asked:
-    """Have a task done for one value of its input. Raises ApiError."""
+async def start(request: Request, borrowed: Borrowed, value: Any, given: TaskOptions, field: str) -> Asked:
+    """Have a task done for one value of its input, which is that of a ``field`` of the body. Raises ApiError."""
     inputs = task_inputs(borrowed, value, given.parameters)
     try:
         stream = await borrowed.pipe.aopen_run(inputs, **queueing(request, given.options))
     except GenaiError as error:
-        raise api_error(error) from error
+        raise named_field(api_error(error), borrowed, field) from error
     return follow(request, borrowed.pipe, stream)
+
+
+def named_field(error: ApiError, borrowed: Borrowed, field: str) -> ApiError:
+    """The same error, about the field of the body where it is about the task's input: bodies have no other names."""
+    if error.param in ("prompt", borrowed.task.input):
+        error.param = field
+    return error
 
 
 def task_inputs(borrowed: Borrowed, value: Any, parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -42,7 +42,7 @@ async def _asked(request: Request, body: ChatBody) -> Asked:
     if len(body.messages) != 1:
         raise bad_request("with a session, messages has the one message that is said now", "messages")
     with_model(request, body.model, body.session)
-    return await ask_session(request, body.session, body.messages[0], body.turn_options, body.names)
+    return await ask_session(request, body.session, body.messages[0], body.turn_options, body.names, "messages[0]")
 
 
 async def reply(request: Request, body: ChatBody, asked: Asked) -> Response:

@@ -56,7 +56,7 @@ def _pieces(body: EmbeddingBody, borrowed: Borrowed) -> Iterator[Any]:
 
 async def _start(request: Request, borrowed: Borrowed, body: EmbeddingBody, piece: Any) -> Asked:
     if not body.tokens:
-        return await start(request, borrowed, piece, body.given)
+        return await start(request, borrowed, piece, body.given, "input")
     options = queueing(request, {**body.given.options, "parameters": body.given.parameters})
     try:
         stream = await borrowed.pipe.aopen(tokens=piece, **options)

@@ -35,7 +35,7 @@ async def create(request: Request) -> Response:
     fields.skip_rest(request.url.path)
     borrowed = await borrow_for(request, model, TASK)
     given = TaskOptions(parameters(borrowed, body), body.given.options)
-    asked = await start(request, borrowed, body.text, given)
+    asked = await start(request, borrowed, body.text, given, "input")
     pieces = _pieces(asked, borrowed)
     request.state.exchange.held.push_async_callback(pieces.aclose)
     first = await anext(pieces, None)
