@@ -78,6 +78,11 @@ class Pipeline:
         """Whether answers may begin with reasoning."""
         return self._reader.reasons
 
+    @property
+    def makes_tokens(self) -> bool:
+        """Whether the package generates anything token by token."""
+        return self._reader.makes_tokens
+
     def stats(self) -> dict[str, Any]:
         """Counters and gauges of the engine as plain JSON, by the names of docs/telemetry.md; from any thread."""
         return self._assembly.telemetry.snapshot()

@@ -63,7 +63,7 @@ def grant(num_prompt: int, asked: int | None, bounds: Bounds) -> Grant:
             f"{num_prompt} prompt tokens and max_new_tokens {asked} make {total}; "
             f"the context holds {bounds.context_length}",
             param="max_new_tokens",
-            hint=f"ask for at most {bounds.context_length - num_prompt} tokens, or leave max_new_tokens out",
+            hint=f"ask for at most {bounds.context_length - num_prompt} tokens, or shorten the prompt",
         )
     if total > bounds.pool_tokens:
         raise CapacityError(

@@ -35,7 +35,7 @@ class RequestReader:
         self._generation = plan.package.generation
         self._prompts = prompts
         self._main = main_text(plan.package)
-        self._makes_tokens = _has_loop(plan.package.stages)
+        self.makes_tokens = _has_loop(plan.package.stages)
         sizes = tuple(plan.facts["vocab_sizes"].values()) or [loaded.highest_id + 1 for loaded in tokenizers.values()]
         self._vocabulary: int | None = max(sizes, default=None)
         self._breakers = BreakerTexts(_token_texts(*tokenizers.values()) if len(tokenizers) == 1 else None)
@@ -101,7 +101,7 @@ class RequestReader:
     ) -> Request:
         queueing = Queueing.of(**_taken(options, QUEUE_OPTIONS))
         effective = self.options(options)
-        if not self._makes_tokens:
+        if not self.makes_tokens:
             _check_no_tokens(options)
         check_vocabulary(effective, self._vocabulary)
         effective = self._breakers.resolve(effective)

@@ -58,7 +58,8 @@ class AnswerOptions:
             raise OptionError(message, param="tools", hint="leave tools out, or set tool_choice to 'none'")
         for name in self.variables:
             if name not in known:
-                hint = nearest(name, known) or f"it has: {one_of(sorted(known - _OWN), 20)}"
+                own = sorted(known - _OWN)
+                hint = nearest(name, own) or (f"it has: {one_of(own, 20)}" if own else "it has none of its own")
                 message = f"the chat template has no variable {shown(name)}"
                 raise OptionError(message, param=f"chat_template_kwargs.{name}", hint=hint)
         tools = {} if self.tools is None else {"tools": self.tools.shown()}

@@ -180,12 +180,19 @@ def read_chat_template(
         return None
 
 
-def require_template(template: ChatTemplate | None) -> ChatTemplate:
-    """The template, or the TemplateError that says what a package without one can still do."""
+_PLAIN: Final = "send a raw prompt (--raw, raw=True, /v1/completions), or declare tokenizer.chat_template"
+_CONVERSATION: Final = "declare tokenizer.chat_template; without one, a package takes single raw prompts"
+
+
+def require_template(template: ChatTemplate | None, *, conversation: bool) -> ChatTemplate:
+    """The template, or the TemplateError that says what a package without one can still do.
+
+    ``conversation``: messages are to be rendered, which cannot be sent raw as one prompt can.
+    """
     if template is None:
         raise TemplateError(
             "this package has no chat template, so it takes no messages",
-            hint="send a raw prompt (--raw, raw=True, /v1/completions), or declare tokenizer.chat_template",
+            hint=_CONVERSATION if conversation else _PLAIN,
         )
     return template
 

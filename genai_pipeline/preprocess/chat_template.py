@@ -101,7 +101,7 @@ class ChatProgram:
             place = "" if line is None else f" at line {line} of {self._name}"
             raise TemplateError(
                 f"{self._what} failed{place}: {str(error) or type(error).__name__}",
-                hint="mend the template, or send a raw prompt (--raw, raw=True), which needs none",
+                hint="mend the template; a raw prompt (run --raw, raw=True) needs none",
             ) from error
         finally:
             METER.reset(token)

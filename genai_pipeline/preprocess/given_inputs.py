@@ -77,12 +77,15 @@ def _several(spec: InputSpec, given: Any) -> list[Any] | None:
     """The items of a list; None for what is one item."""
     if spec.modality in TENSORS:
         return list(given) if is_many(spec, given) else None
-    if isinstance(given, tuple) and not _is_decoded_sound(given):
+    if isinstance(given, tuple) and not _is_decoded_sound(spec, given):
         return list(given)
     return list(given) if isinstance(given, list) else None
 
 
-def _is_decoded_sound(given: tuple[Any, ...]) -> bool:
+def _is_decoded_sound(spec: InputSpec, given: tuple[Any, ...]) -> bool:
+    """Whether a tuple is samples with a rate, also one whose rate is wrong: samples alone are no sound."""
     if len(given) != _DECODED or not isinstance(given[0], np.ndarray | list | tuple):
         return False
+    if spec.modality == "audio" and isinstance(given[0], np.ndarray):
+        return not isinstance(given[1], np.ndarray | list | tuple)
     return isinstance(given[1], int | float | np.integer | np.floating)

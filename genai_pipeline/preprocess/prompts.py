@@ -119,7 +119,9 @@ class PromptReader:
                 hint = nearest(name, known) or f"it takes: {one_of(known)}"
                 raise RequestError(f"this package has no input '{name}'", param=name, hint=hint)
         asks = {
-            name: Ask(value) if isinstance(value, str) or self._texts.is_list(name) else Ask(messages=value)
+            name: Ask(value)
+            if isinstance(value, str) or self._texts.is_list(name)
+            else Ask(messages=_turns(name, value))
             for name, value in given.items()
             if name in inputs and name not in self._others and value is not None
         }
@@ -238,6 +240,14 @@ def _placed_values(name: str, placed: Placed, items: Mapping[str, list[Item]]) -
         for item, slots in zip(items[owner], positions, strict=True):
             item["positions"] = slots
     return {f"{name}.{IDENTITIES}": placed.identities} if placed.positions else {}
+
+
+def _turns(name: str, value: Any) -> Any:
+    """What is given for a text input in place of a text: a conversation. Raises RequestError naming the input."""
+    if not isinstance(value, Sequence):
+        message = f"{name} must be a text or a list of messages, not {type(value).__name__}"
+        raise RequestError(message, param=name)
+    return value
 
 
 def _check_plain(system: Any, suffix: Any, raw: bool, *, plain: bool) -> None:

@@ -86,13 +86,13 @@ class TextReader:
             answer.check_untemplated()
             return self._tokens(ask.tokens, beside)
         if ask.messages is not None:
-            return self._chat(ask.messages, beside, answer)
+            return self._chat(ask.messages, beside, answer, conversation=True)
         if not isinstance(ask.text, str):
             raise RequestError(f"{where} must be a string, not {type(ask.text).__name__}", param=where)
         for what, written in ((where, ask.text), ("system", ask.system or "")):
             encodable(written, what)
         if ask.suffix is None and not ask.raw and self._templated(ask):
-            return self._chat(self._turn(ask, beside), beside, answer)
+            return self._chat(self._turn(ask, beside), beside, answer, conversation=False)
         answer.check_untemplated()
         return self._raw(ask.text if ask.suffix is None else self._infill(ask), beside, where)
 
@@ -122,8 +122,10 @@ class TextReader:
         ids = spread(tokenizer.encode_prompt(written), runs_of(pieces))
         return self._placed(full_text(pieces), ids, run_sizes(pieces, beside.items), beside)
 
-    def _chat(self, messages: Messages, beside: Beside, answer: AnswerOptions) -> tuple[Item, Placed]:
-        template = require_template(self._template)
+    def _chat(
+        self, messages: Messages, beside: Beside, answer: AnswerOptions, *, conversation: bool
+    ) -> tuple[Item, Placed]:
+        template = require_template(self._template, conversation=conversation)
         rendered = template.render_chat(self._replayed(messages, template), **answer.for_template(template))
         if not self._placeholders.inputs:
             return self._placed(rendered.text, template.encode(rendered.pieces), {}, beside)

@@ -145,7 +145,8 @@ def _choice(given: Any, names: Sequence[str]) -> tuple[str, str | None]:
         raise OptionError(message, param="tool_choice", hint='{"type": "function", "function": {"name": ...}}')
     name = function.get("name")
     if not isinstance(name, str) or name not in names:
-        hint = (nearest(name, names) if isinstance(name, str) else "") or f"tools are: {one_of(names)}"
+        hint = nearest(name, names) if isinstance(name, str) else ""
+        hint = hint or (f"tools are: {one_of(names)}" if names else "there are none: give tools too")
         raise OptionError(
             f"tool_choice names {shown(name)}, which is not among the tools", param="tool_choice", hint=hint
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from genai_pipeline.errors import OptionError
@@ -40,7 +40,20 @@ def _stops(name: str, value: Any) -> tuple[str, ...]:
         raise OptionError(f"{name} must be a non-empty string or a list of them, not {shown(value)}", param=name)
     if len(stops) > MAX_STOPS:
         raise OptionError(f"{name} takes at most {MAX_STOPS} strings, not {len(stops)}", param=name)
+    _check_unicode(name, stops)
     return tuple(dict.fromkeys(stops))
+
+
+def _check_unicode(name: str, texts: Iterable[str]) -> None:
+    """Refuse half a surrogate pair, which no answer has."""
+    for text in texts:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            message = (
+                f"{name} has a text that is not valid Unicode at character {error.start}: half of a surrogate pair"
+            )
+            raise OptionError(message, param=name, hint="send text that was decoded as UTF-8") from error
 
 
 def _token_list(name: str, value: Any) -> tuple[int, ...]:
@@ -85,6 +98,7 @@ def _breakers(name: str, value: Any) -> tuple[int | str, ...]:
     found = [item if isinstance(item, str) and item else as_integer(item) for item in given]
     if any(item is None or (isinstance(item, int) and item < 0) for item in found):
         raise OptionError(f"{name} must be a list of non-empty texts or token ids, not {shown(value)}", param=name)
+    _check_unicode(name, (item for item in given if isinstance(item, str)))
     return tuple(dict.fromkeys(item for item in found if item is not None))
 
 

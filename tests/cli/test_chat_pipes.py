@@ -13,6 +13,7 @@ import pytest
 
 import genai_pipeline as gp
 from genai_pipeline.testing import TinyPackage, write_package
+from genai_pipeline.testing.media import write_embedder
 
 Command = Callable[..., Any]
 Process = Callable[..., "subprocess.Popen[bytes]"]
@@ -109,6 +110,12 @@ def test_packages_that_cannot_chat_are_refused(command: Command, tmp_path: Path)
     ran = command("chat", mute.path, stdin=b"hello\n")
     assert (ran.code, ran.out) == (2, "")
     assert "no chat template" in ran.err
+    assert "--raw" not in ran.err
+    asked = command("run", mute.path, "hello", "--session", tmp_path / "kept")
+    assert (asked.code, "no chat template" in asked.err, "--raw" in asked.err) == (2, True, False)
+    embedder = command("chat", write_embedder(tmp_path / "embedder").path, stdin=b"hello\n")
+    assert (embedder.code, embedder.out) == (2, "")
+    assert "makes no text token by token, so it holds no conversation" in embedder.err
     assert command("chat", tmp_path / "nowhere", stdin=b"hello\n").code == 2
     closed = command("chat", mute.path, stdin=None)
     assert (closed.code, closed.out) == (2, "")

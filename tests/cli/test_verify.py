@@ -20,6 +20,7 @@ from genai_pipeline.cli.parity.compare import Tolerance, kl_of_tops, parity
 from genai_pipeline.cli.parity.recorded import REFERENCE_FILE, read_recorded, write_recorded
 from genai_pipeline.errors import ReferenceFileError
 from genai_pipeline.testing import TinyPackage, write_package
+from genai_pipeline.testing.media import write_embedder
 from genai_pipeline.types import TokenLogprob
 
 Command = Callable[..., Any]
@@ -243,3 +244,12 @@ def test_a_record_behind_a_link_that_leads_out_is_refused(package: TinyPackage, 
 def test_a_package_with_a_record_is_valid(package: TinyPackage) -> None:
     write_recorded(package.path, Reference("self", {}, (Answered("a", (1,), (2,)),)))
     assert not gp.validate(package.path)[1]
+
+
+@pytest.mark.parametrize("reference", ["self", "auto"])
+def test_a_package_that_makes_no_tokens_has_no_reference(command: Command, tmp_path: Path, reference: str) -> None:
+    ran = command("verify", write_embedder(tmp_path / "embedder").path, "--reference", reference)
+    assert (ran.code, ran.out) == (2, "")
+    assert "makes no tokens, and with a reference packages that make tokens are compared" in ran.err
+    assert "--backends" in ran.err
+    assert "temperature" not in ran.err

@@ -144,8 +144,11 @@ def test_the_date_is_the_templates(byte_tokenizer: Tokenizer) -> None:
 
 def test_no_template_is_a_clear_error() -> None:
     with pytest.raises(TemplateError, match="no chat template") as raised:
-        require_template(None)
-    assert "raw" in raised.value.hint
+        require_template(None, conversation=False)
+    assert "--raw" in raised.value.hint
+    with pytest.raises(TemplateError, match="no chat template") as raised:
+        require_template(None, conversation=True)
+    assert "--raw" not in raised.value.hint
 
 
 def test_one_program_renders_in_many_threads(

@@ -104,12 +104,22 @@ class Model:
         with self._shown() as progress:
             pipe = gp.load(package, progress=progress, **loading)
         try:
+            _require_tokens(pipe)
             check(pipe, {})
             pipe.session().close()
         except BaseException:
             pipe.close()
             raise
         return pipe
+
+
+def _require_tokens(pipe: Pipeline) -> None:
+    """A conversation is with a package that makes tokens. Raises RequestError."""
+    if not pipe.makes_tokens:
+        from genai_pipeline.errors import RequestError
+
+        message = f"{pipe.plan.package.name} makes no text token by token, so it holds no conversation"
+        raise RequestError(message, param="package", hint="'run', 'embed', 'transcribe' and 'speak' do other tasks")
 
 
 def available_providers(loading: Mapping[str, Any]) -> tuple[str, ...]:

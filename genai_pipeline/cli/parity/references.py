@@ -53,6 +53,16 @@ def find_reference(pipe: Pipeline, asked: Asked, prompts: Callable[[], Prompts],
     return Reference(source, versions, answers, dict(pipe.identity))
 
 
+def require_tokens(pipe: Pipeline) -> None:
+    """Refuse a package that makes no tokens, which is all that a reference is compared in. Raises OptionError."""
+    if not pipe.makes_tokens:
+        raise OptionError(
+            f"{pipe.plan.package.name} makes no tokens, and with a reference packages that make tokens are compared",
+            param="package",
+            hint="verify --backends A,B compares any package, graph run by graph run",
+        )
+
+
 def _automatic(pipe: Pipeline, asked: Asked, *, record: bool) -> str:
     """The first reference that can be had: recorded, the original model where it is named, another runtime."""
     if not record and has_recorded(pipe.plan.package.root):
