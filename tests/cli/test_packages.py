@@ -87,7 +87,7 @@ def test_doctor_reports_machine_and_installation(command: Command, empty_cache: 
     report = json.loads(command("doctor", "--json").out)
     assert list(report) == [
         *("python", "runtime", "backends", "providers", "processors", "memory"),
-        *("cache", "versions", "extras", "problems"),
+        *("cache", "environment", "versions", "extras", "problems"),
     ]
     assert "cpu" in report["runtime"]["providers"]
     ort, nxrt = report["backends"]["ort"], report["backends"]["nxrt"]
