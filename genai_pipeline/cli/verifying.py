@@ -74,14 +74,13 @@ def verify(
     from genai_pipeline.cli.parity.answers import fitting_prompts
     from genai_pipeline.cli.parity.compare import Tolerance, compare
     from genai_pipeline.cli.parity.recorded import write_recorded
-    from genai_pipeline.cli.parity.references import Asked, find_reference, require_tokens
+    from genai_pipeline.cli.parity.references import Asked, find_reference
 
     output: Output = ctx.obj
     loading = RunRequest.of(options, as_json=as_json).loading
     texts = _PROMPTS if prompts is None else _lines(prompts)
     tolerance = Tolerance(margin, max_kl)
     with loaded(output, package, loading) as pipe:
-        require_tokens(pipe)
         with output.waiting("comparing ..."):
             asked = Asked(reference, model, tokens)
             found = find_reference(pipe, asked, lambda: fitting_prompts(pipe, texts, tokens), record=record)

@@ -39,6 +39,7 @@ def find_reference(pipe: Pipeline, asked: Asked, prompts: Callable[[], Prompts],
     ``record``: recorded answers are no source then. Raises OptionError, ExtraMissingError, RuntimeMissingError,
     ReferenceFileError.
     """
+    _require_tokens(pipe)
     source = _automatic(pipe, asked, record=record) if asked.source == "auto" else asked.source
     if source != "transformers" and asked.model is not None:
         raise OptionError(f"model is for the reference transformers, not {source}", param="model", hint="leave it out")
@@ -53,7 +54,7 @@ def find_reference(pipe: Pipeline, asked: Asked, prompts: Callable[[], Prompts],
     return Reference(source, versions, answers, dict(pipe.identity))
 
 
-def require_tokens(pipe: Pipeline) -> None:
+def _require_tokens(pipe: Pipeline) -> None:
     """Refuse a package that makes no tokens, which is all that a reference is compared in. Raises OptionError."""
     if not pipe.makes_tokens:
         raise OptionError(
