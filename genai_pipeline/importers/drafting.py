@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from genai_pipeline.errors import GraphFileError, ImportModelError
-from genai_pipeline.importers.optimum.image_program import FILE, image_program
 from genai_pipeline.importers.package_writer import flow, package_name
 from genai_pipeline.importers.report import ImportReport
+from genai_pipeline.importers.shared.preprocessor_config import FILE, image_program
 from genai_pipeline.importers.source_folder import SourceFolder
 from genai_pipeline.importers.structure.draft import draft_text
 from genai_pipeline.importers.structure.draft_media import Pictures

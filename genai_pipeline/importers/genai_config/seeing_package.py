@@ -21,8 +21,9 @@ from genai_pipeline.importers.genai_config.prompt_marks import read_marks, with_
 from genai_pipeline.importers.genai_config.vision import NAME as VISION
 from genai_pipeline.importers.genai_config.vision import read_vision
 from genai_pipeline.importers.mixers import WORDS, stages_without_slots
-from genai_pipeline.importers.optimum.document import document
 from genai_pipeline.importers.report import ImportReport
+from genai_pipeline.importers.shared.decode_stage import decode_stage
+from genai_pipeline.importers.shared.metadata_document import document
 from genai_pipeline.importers.source_folder import SourceFolder
 from genai_pipeline.importers.tokenizer_files import read_tokenizer_files
 
@@ -76,13 +77,7 @@ def seeing_package(source: SourceFolder, config: ConfigNode, name: str, report: 
         },
         "stages": [
             vision.stage(),
-            {
-                "id": "generate",
-                "loop": "decode",
-                "prompt": "prompt.tokens",
-                "body": [*_placed(embedding, {"images": marks[1]}, {"images": vision.value}), decoder_stage(decoder)],
-                "logits": "logits",
-            },
+            decode_stage([*_placed(embedding, {"images": marks[1]}, {"images": vision.value}), decoder_stage(decoder)]),
         ],
         "generation": {"defaults": dict(settings.defaults)} if settings.defaults else {},
         "limits": {"context_length": settings.most_tokens},

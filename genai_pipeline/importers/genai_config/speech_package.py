@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from genai_pipeline.graph.signature import Port
 from genai_pipeline.importers.config_node import ConfigNode
-from genai_pipeline.importers.genai_config.audio_program import FILE, AudioProgram, read_audio_program
+from genai_pipeline.importers.genai_config.audio_program import FILE, read_audio_program
 from genai_pipeline.importers.genai_config.decoder import DecoderPart, read_decoder
 from genai_pipeline.importers.genai_config.encoder import STATES, EncoderPart, read_cross, read_encoder
 from genai_pipeline.importers.genai_config.metadata_text import head_lines, plain, tail_lines
@@ -20,9 +20,11 @@ from genai_pipeline.importers.genai_config.package_parts import (
     report_sharing,
     token_fields,
 )
-from genai_pipeline.importers.genai_config.prompt_tokens import PromptTokens, read_prompt_tokens
+from genai_pipeline.importers.genai_config.prompt_tokens import read_prompt_tokens
 from genai_pipeline.importers.package_writer import flow
 from genai_pipeline.importers.report import ImportReport
+from genai_pipeline.importers.shared.log_mel import AudioProgram
+from genai_pipeline.importers.shared.prompt_tokens import PromptTokens
 from genai_pipeline.importers.source_folder import SourceFolder
 from genai_pipeline.importers.tokenizer_files import read_tokenizer_files
 

@@ -10,11 +10,12 @@ from types import MappingProxyType
 from typing import Any
 
 from genai_pipeline.graph.signature import GraphSignature, joined
-from genai_pipeline.importers.optimum.generation import generation_defaults, loop_fields
 from genai_pipeline.importers.optimum.layout import MERGED, MODEL, PLAIN, WITH_PAST, Layout
 from genai_pipeline.importers.optimum.ports import State, bind, find_state, span_of
 from genai_pipeline.importers.optimum.source import Source
 from genai_pipeline.importers.report import ImportReport
+from genai_pipeline.importers.shared.decode_stage import decode_stage
+from genai_pipeline.importers.shared.generation_config import generation_defaults, loop_fields
 from genai_pipeline.importers.structure.graph_facts import GraphFacts, read_facts
 from genai_pipeline.importers.structure.token_runs import lone_span, pair_span, single_span
 
@@ -44,7 +45,7 @@ def decoder_fields(source: Source) -> dict[str, Any]:
         "outputs": {"text": {"modality": "text", "value": "generate.text"}},
         "tokenizer": source.tokens(),
         "components": {"decoder": component},
-        "stages": [decode_stage(source, [run])],
+        "stages": [answer_stage(source, [run])],
         **closing_fields(source),
     }
 
@@ -81,12 +82,11 @@ def _check_first(first: GraphFacts, state: State, report: ImportReport) -> None:
         report.refused(first.file, name, why, "export the decoder with its cache (use_cache)")
 
 
-def decode_stage(
+def answer_stage(
     source: Source, body: list[dict[str, Any]], prompt: Any = "prompt.tokens", **more: Any
 ) -> dict[str, Any]:
     """The decode loop that writes the answer, with the tokens that it never chooses."""
-    loop = {"id": "generate", "loop": "decode", "prompt": prompt, "body": body, "logits": "logits"}
-    return {**loop, **more, **loop_fields(source.generation, source.report)}
+    return decode_stage(body, prompt, **more, **loop_fields(source.generation, source.report))
 
 
 def closing_fields(

@@ -10,12 +10,12 @@ from typing import Any
 from genai_pipeline.errors import ImportModelError
 from genai_pipeline.graph.signature import GraphSignature
 from genai_pipeline.importers.optimum import decoder, embedding, seq2seq, vision, whisper
-from genai_pipeline.importers.optimum.document import document
 from genai_pipeline.importers.optimum.layout import Layout, find_layout
 from genai_pipeline.importers.optimum.source import Source
 from genai_pipeline.importers.package_writer import check_free, new_package, package_name, write_text
 from genai_pipeline.importers.progress import Progress, silent
 from genai_pipeline.importers.report import ImportReport
+from genai_pipeline.importers.shared.metadata_document import document
 from genai_pipeline.importers.source_folder import SourceFolder
 from genai_pipeline.problems import one_of
 

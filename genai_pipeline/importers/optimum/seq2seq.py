@@ -8,18 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 from genai_pipeline.graph.signature import GraphSignature
-from genai_pipeline.importers.config_node import ConfigNode
-from genai_pipeline.importers.optimum.decoder import closing_fields, decode_stage, decoder_parts
+from genai_pipeline.importers.optimum.decoder import answer_stage, closing_fields, decoder_parts
 from genai_pipeline.importers.optimum.layout import ENCODER, MERGED, WITH_PAST, Layout
 from genai_pipeline.importers.optimum.source import Source
-from genai_pipeline.importers.report import ImportReport
+from genai_pipeline.importers.shared.generation_config import ANSWER_KEYS, START, answer_defaults
 
 COMMENT = "Imported from an encoder and a decoder that Optimum laid out: read the source once, then write the answer."
 _SOURCE_PORTS = {"input_ids": "prompt.tokens", "attention_mask": "prompt.mask"}
-_LENGTHS = {"max_length": "max_new_tokens", "min_length": "min_new_tokens"}
-START = "decoder_start_token_id"
-# Keys of generation_config.json that ``answer_defaults`` and the loop's prompt read.
-ANSWER_KEYS = frozenset({START, "forced_bos_token_id", *_LENGTHS})
 STATES_IN = "encoder_hidden_states"
 _STATES, _MASK_IN = "last_hidden_state", "encoder_attention_mask"
 
@@ -42,22 +37,9 @@ def seq2seq_fields(source: Source) -> dict[str, Any]:
         "outputs": {"text": {"modality": "text", "value": "generate.text"}},
         "tokenizer": source.tokens(),
         "components": {**components, "decoder": decoder},
-        "stages": [encode, decode_stage(source, [run], prompt={"tokens": [start]})],
+        "stages": [encode, answer_stage(source, [run], prompt={"tokens": [start]})],
         **closing_fields(source, ANSWER_KEYS, answer_defaults(source.generation, source.report)),
     }
-
-
-def answer_defaults(config: ConfigNode, report: ImportReport) -> dict[str, Any]:
-    """Defaults that count an answer's tokens with its start token, or say what comes right after that."""
-    defaults: dict[str, Any] = {}
-    for key, name in _LENGTHS.items():
-        if key in config and (length := config.integer(key)) > 1:
-            defaults.setdefault(name, length - 1)
-            report.mapped(config.file, config.at(key), f"generation.defaults.{name}, without the start token")
-    if "forced_bos_token_id" in config:
-        defaults["forced_token_ids"] = [config.integer("forced_bos_token_id")]
-        report.mapped(config.file, "forced_bos_token_id", "generation.defaults.forced_token_ids")
-    return {**defaults, **{name: config.integer(name) for name in _LENGTHS.values() if name in config}}
 
 
 def start_token(source: Source) -> int:

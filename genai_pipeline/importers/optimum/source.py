@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from genai_pipeline.importers.config_node import ConfigNode
-from genai_pipeline.importers.optimum.generation import FILE as GENERATION
-from genai_pipeline.importers.optimum.generation import of_config
 from genai_pipeline.importers.optimum.layout import Layout
 from genai_pipeline.importers.report import ImportReport
+from genai_pipeline.importers.shared.generation_config import FILE as GENERATION
+from genai_pipeline.importers.shared.generation_config import of_config
 from genai_pipeline.importers.source_folder import SourceFolder
 from genai_pipeline.importers.structure.texts import TOKENIZER, token_texts
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from genai_pipeline.graph.signature import GraphSignature
-from genai_pipeline.importers.optimum.decoder import closing_fields, decode_stage, decoder_parts, main_role
-from genai_pipeline.importers.optimum.image_program import FILE, image_program
+from genai_pipeline.importers.optimum.decoder import answer_stage, closing_fields, decoder_parts, main_role
 from genai_pipeline.importers.optimum.layout import EMBED, VISION, Layout
 from genai_pipeline.importers.optimum.source import Source
 from genai_pipeline.importers.picture_rows import LENGTH_KEYS, PROCESSOR, said_rows
+from genai_pipeline.importers.shared.preprocessor_config import FILE, image_program
 
 COMMENT = (
     "Imported from a vision-language model that transformers.js laid out: see each picture, then write the answer."
@@ -48,7 +48,7 @@ def vision_fields(source: Source) -> dict[str, Any]:
             "embed": {"model": source.layout.graphs[EMBED]},
             "decoder": component,
         },
-        "stages": [*see, decode_stage(source, body)],
+        "stages": [*see, answer_stage(source, body)],
         **closing_fields(source),
     }
 

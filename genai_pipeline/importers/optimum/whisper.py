@@ -10,7 +10,7 @@ from typing import Any
 
 from genai_pipeline.graph.signature import GraphSignature
 from genai_pipeline.importers.config_node import ConfigNode
-from genai_pipeline.importers.optimum.decoder import closing_fields, decode_stage, decoder_parts
+from genai_pipeline.importers.optimum.decoder import answer_stage, closing_fields, decoder_parts
 from genai_pipeline.importers.optimum.layout import ENCODER, Layout
 from genai_pipeline.importers.optimum.seq2seq import STATES_IN, encoder_parts, is_encoder_decoder, start_token
 from genai_pipeline.importers.optimum.source import Source
@@ -45,7 +45,7 @@ def whisper_fields(source: Source) -> dict[str, Any]:
     encode, components = encoder_parts(source, {_PORT: "audio.windows.features"})
     decoder, run = decoder_parts(source, {STATES_IN: "source"})
     parameters, template = _prompt(source, words, start)
-    loop = decode_stage(source, [run], prompt={"template": template}, **_times(source, words, program))
+    loop = answer_stage(source, [run], prompt={"template": template}, **_times(source, words, program))
     times = {"op": "transcript_times", "inputs": {"tokens": "each.generate.tokens", "windows": "audio.windows"}}
     outputs = {"text": {"modality": "text", "value": "text", "segments": "segments"}}
     return {

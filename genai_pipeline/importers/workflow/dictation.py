@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from genai_pipeline.importers.genai_config.audio_program import RATE, AudioProgram
-from genai_pipeline.importers.genai_config.prompt_tokens import START, PromptTokens
 from genai_pipeline.importers.package_writer import flow
 from genai_pipeline.importers.report import ImportReport
+from genai_pipeline.importers.shared.log_mel import RATE, AudioProgram
+from genai_pipeline.importers.shared.prompt_tokens import START, PromptTokens
 from genai_pipeline.importers.source_folder import SourceFolder
 from genai_pipeline.importers.structure.draft_bindings import loop_bindings
 from genai_pipeline.importers.structure.draft_parts import component_lines, todo

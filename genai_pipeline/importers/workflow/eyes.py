@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from genai_pipeline.graph.signature import Port
-from genai_pipeline.importers.optimum.image_program import FILE as PROCESSOR_FILE
-from genai_pipeline.importers.optimum.image_program import image_program
 from genai_pipeline.importers.report import ImportReport
+from genai_pipeline.importers.shared.preprocessor_config import FILE as PROCESSOR_FILE
+from genai_pipeline.importers.shared.preprocessor_config import image_program
 from genai_pipeline.importers.source_folder import SourceFolder
 from genai_pipeline.importers.structure.parts import Part
 from genai_pipeline.importers.structure.ports import INTEGERS

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from genai_pipeline.importers.optimum.document import document as metadata
 from genai_pipeline.importers.report import ImportReport
+from genai_pipeline.importers.shared.metadata_document import document as metadata
 from genai_pipeline.importers.source_folder import SourceFolder
 from genai_pipeline.importers.structure.parts import Part
 from genai_pipeline.importers.structure.texts import Texts

@@ -13,6 +13,7 @@ from genai_pipeline.importers.config_node import ConfigNode
 from genai_pipeline.importers.mixers import WORDS, row_changes, stages_without_slots
 from genai_pipeline.importers.picture_rows import said_rows
 from genai_pipeline.importers.report import ImportReport
+from genai_pipeline.importers.shared.decode_stage import decode_stage
 from genai_pipeline.importers.source_folder import SourceFolder
 from genai_pipeline.importers.structure.draft_bindings import loop_bindings
 from genai_pipeline.importers.structure.draft_parts import component_lines
@@ -98,11 +99,10 @@ def seeing_fields(
         "stages": [
             eye.stage(sight.eye),
             blank,
-            {"id": "generate", "loop": "decode", "prompt": "prompt.tokens", "body": [*shifted, embed, splice, run],
-             "logits": "logits"},
+            decode_stage([*shifted, embed, splice, run]),
         ],
         "limits": {"context_length": _context(texts, report)},
-    }  # fmt: skip
+    }
 
 
 def _mixes(part: Part) -> tuple[str, str] | None:

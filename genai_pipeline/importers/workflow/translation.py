@@ -12,10 +12,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from genai_pipeline.graph.onnx_file import read_outline
-from genai_pipeline.importers.optimum.generation import FILE as GENERATION
-from genai_pipeline.importers.optimum.generation import generation_defaults, loop_fields
-from genai_pipeline.importers.optimum.seq2seq import ANSWER_KEYS, START, answer_defaults
 from genai_pipeline.importers.report import ImportReport
+from genai_pipeline.importers.shared.generation_config import (
+    ANSWER_KEYS,
+    START,
+    answer_defaults,
+    generation_defaults,
+    loop_fields,
+)
+from genai_pipeline.importers.shared.generation_config import FILE as GENERATION
 from genai_pipeline.importers.source_folder import SourceFolder
 from genai_pipeline.importers.structure.parts import Assembly, Part
 from genai_pipeline.importers.structure.texts import Texts

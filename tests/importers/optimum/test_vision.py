@@ -16,9 +16,9 @@ import genai_pipeline as gp
 from genai_pipeline.errors import ImportRefusedError
 from genai_pipeline.importers.config_node import ConfigNode
 from genai_pipeline.importers.optimum import import_optimum
-from genai_pipeline.importers.optimum.image_program import image_program
 from genai_pipeline.importers.optimum.vision import tiles_text
 from genai_pipeline.importers.report import ImportReport
+from genai_pipeline.importers.shared.preprocessor_config import image_program
 from genai_pipeline.testing.media import COLOURS, write_vlm
 
 SIGLIP = {

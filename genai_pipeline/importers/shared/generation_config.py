@@ -27,6 +27,10 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {  # keys that change the answer unles
     "renormalize_logits": (False,), "stop_strings": ([],), "top_h": (),
     "watermarking_config": (), "constraints": (), "max_time": (), "token_healing": (False,), "min_length": (0,),
 }  # fmt: skip
+_LENGTHS = {"max_length": "max_new_tokens", "min_length": "min_new_tokens"}
+START = "decoder_start_token_id"
+# Keys that ``answer_defaults`` and the loop's prompt read.
+ANSWER_KEYS = frozenset({START, "forced_bos_token_id", *_LENGTHS})
 _TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id")
 
 
@@ -42,6 +46,19 @@ def generation_defaults(
     if samples and "top_k" not in config:
         defaults["top_k"] = _TOP_K
     return defaults
+
+
+def answer_defaults(config: ConfigNode, report: ImportReport) -> dict[str, Any]:
+    """Defaults besides: they count an answer's tokens with its start token, or say what comes right after that."""
+    defaults: dict[str, Any] = {}
+    for key, name in _LENGTHS.items():
+        if key in config and (length := config.integer(key)) > 1:
+            defaults.setdefault(name, length - 1)
+            report.mapped(config.file, config.at(key), f"generation.defaults.{name}, without the start token")
+    if "forced_bos_token_id" in config:
+        defaults["forced_token_ids"] = [config.integer("forced_bos_token_id")]
+        report.mapped(config.file, "forced_bos_token_id", "generation.defaults.forced_token_ids")
+    return {**defaults, **{name: config.integer(name) for name in _LENGTHS.values() if name in config}}
 
 
 def loop_fields(config: ConfigNode, report: ImportReport) -> dict[str, list[int]]:

@@ -1,0 +1,1 @@
+"""What importers of several formats share: config files of transformers, marks of Whisper, the text of metadata."""
