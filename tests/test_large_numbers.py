@@ -92,3 +92,25 @@ def test_no_pattern_counts_so_far(pipe: gp.Pipeline, count: str) -> None:
     with pytest.raises(ConstraintError, match="repetitions are counted up to"):
         pipe.generate("hi", regex=f"a{count % ('9' * 5000)}")
     assert pipe.generate("hi", regex=f"O{count % ('0' * 5000 + '1')}").text.startswith("O") or count == "{0,%s}"
+
+
+@pytest.mark.parametrize("arguments", [f'{{"a": {"9" * 5000}}}', f'{{"a": -{"9" * 5000}}}', "[" * 100_000])
+def test_no_call_that_comes_back_has_one(pipe: gp.Pipeline, arguments: str) -> None:
+    call = {"type": "function", "function": {"name": "f", "arguments": arguments}}
+    messages: list[dict[str, Any]] = [
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "tool_calls": [call]},
+    ]
+    with pytest.raises(gp.GenaiError, match="has a number of too many digits, or is nested too deeply") as caught:
+        pipe.generate(messages=messages)
+    assert caught.value.param == "messages[1].tool_calls[0].function.arguments"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("written", ["a / 2", "a | float", "'x' * a", "'%d' % a", "range(a)", "'x'.center(a)", "a * a"])
+def test_no_template_fails_without_a_name(tmp_path: Path, written: str) -> None:
+    template = "{% for message in messages %}{{ message.content }}{% endfor %}{{ " + written + " }}"
+    with gp.load(write_package(tmp_path / "tiny", "script", chat_template=template).path, memory=32 << 20) as pipe:
+        for given in (HUGE, 10**4000, UNWRITTEN):
+            with pytest.raises(gp.GenaiError) as caught:
+                pipe.generate("a", chat_template_kwargs={"a": given})
+            assert len(caught.value.message) < 2 * SHOWN

@@ -158,8 +158,11 @@ def _tool_call(where: str, call: Any) -> dict[str, Any]:
 def _arguments(where: str, text: str) -> dict[str, Any]:
     try:
         value = json.loads(text or "{}")
-    except (json.JSONDecodeError, RecursionError) as error:
+    except json.JSONDecodeError as error:
         raise RequestError(f"{where} is not valid JSON: {error}", param=where) from error
+    except (ValueError, RecursionError) as error:
+        message = f"{where} has a number of too many digits, or is nested too deeply"
+        raise RequestError(message, param=where) from error
     if not isinstance(value, dict):
         raise RequestError(f"{where} must be a JSON object, not {type(value).__name__}", param=where)
     return value

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from genai_pipeline.errors import TemplateError
+from genai_pipeline.problems import shown
 
 _MAX_COUNT = 1_000_000  # the largest number a text method or padding filter may be given; the longest list made
 _MAX_BITS = 4096
@@ -130,7 +131,7 @@ def check_counts(values: Iterable[Any]) -> None:
     """Refuse numbers that would keep a text method or filter busy without end."""
     for value in values:
         if isinstance(value, int) and abs(value) > _MAX_COUNT:
-            raise _over(f"asks for {value} characters or items; at most {_MAX_COUNT}")
+            raise _over(f"asks for {shown(value)} characters or items; at most {_MAX_COUNT}")
 
 
 def check_data(value: Any) -> None:

@@ -50,7 +50,7 @@ def read_json_object(root: Path, relative: str, named_in: Location, problems: Pr
         spot = Location(at.file, error.lineno, error.colno)
         problems.error(spot, "tokenizer.file", f"{relative} is not valid JSON: {error.msg}", "fetch the file again")
         return None
-    except (OSError, UnicodeDecodeError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         problems.error(at, "tokenizer.file", f"{relative} cannot be read as JSON: {error}", "fetch the file again")
         return None
     if not isinstance(value, dict):

@@ -108,7 +108,7 @@ def _arguments(text: str) -> JsonObject:
     """The input of a call; of one that was cut off by the limit there is none, and the stop reason says so."""
     try:
         value = json.loads(text or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 
