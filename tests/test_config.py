@@ -45,7 +45,7 @@ def test_what_is_given_wins_over_the_environment(tmp_path: Path, monkeypatch: py
 
 def test_a_batch_that_no_memory_holds_is_refused_before_any_is_taken(tmp_path: Path) -> None:
     root = str(write_package(tmp_path / "tiny", "script").path)
-    with pytest.raises(OptionError, match="max_batch must be .*65536"):
+    with pytest.raises(OptionError, match=r"max_batch must be .*65536"):
         gp.load(root, max_batch=10**9)
 
 

@@ -172,7 +172,11 @@ def test_it_is_said_before_anything_is_fetched(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GENAI_PIPELINE_HOME", str(tmp_path / "cache"))
-    for arguments in (("run", "smollm2-135m", "hello"), ("inspect", "smollm2-135m"), ("run", "hf:nobody/nothing", "hi")):
+    for arguments in (
+        ("run", "smollm2-135m", "hello"),
+        ("inspect", "smollm2-135m"),
+        ("run", "hf:nobody/nothing", "hi"),
+    ):
         assert command(*arguments, "--provider", "cuda").code == 5
     assert not list(tmp_path.rglob("*.onnx"))
 
