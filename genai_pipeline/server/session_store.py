@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from genai_pipeline.engine.session import Mark, Session
+from genai_pipeline.problems import shown
 from genai_pipeline.server.api_errors import ApiError, bad_request, too_many
 
 MAX_TURNS: Final = 1000  # that can be gone back; older ones stay part of the conversation
@@ -74,7 +75,7 @@ class Held:
     def mark(self, turn: int) -> Mark:
         """The moment after a turn. Raises ApiError 400 for one that is not there."""
         if turn not in self.lengths:
-            message = f"turn must be between {min(self.lengths)} and {self.turns}, not {turn}"
+            message = f"turn must be between {min(self.lengths)} and {self.turns}, not {shown(turn)}"
             raise bad_request(message, "turn")
         assert self.session is not None
         messages, tokens, slots = self.lengths[turn]

@@ -63,3 +63,19 @@ def test_tasks(live: Any, tmp_path: Path, http: httpx.Client) -> None:
         text = f'{{"input": "hi", "{name}": {HUGE}}}'
         answer = http.post(f"{url}/v1/audio/speech", content=text, headers={"content-type": "application/json"})
         refused(answer, name)
+
+
+def test_what_is_counted(live: Any, tiny: Any, http: httpx.Client) -> None:
+    url = live(tiny("script"))
+    session = http.post(f"{url}/v1/sessions", json={}).json()["id"]
+    response = http.post(f"{url}/v1/responses", json={"input": "hi"}).json()["id"]
+    bodies = {
+        "/v1/completions": ("prompt", f'{{"prompt": [{HUGE}]}}'),
+        "/detokenize": ("tokens", f'{{"tokens": [-{HUGE}]}}'),
+        f"/v1/sessions/{session}/rewind": ("turn", f'{{"turn": {HUGE}}}'),
+        "/v1/chat/completions": ("max_tokens", json.dumps({"messages": USER, "max_tokens": 1e300})),
+    }
+    for path, (param, text) in bodies.items():
+        refused(http.post(url + path, content=text, headers={"content-type": "application/json"}), param)
+    for limit in (HUGE, f"000001{UNREAD}"):
+        refused(http.get(f"{url}/v1/responses/{response}/input_items", params={"limit": limit}), "limit")
