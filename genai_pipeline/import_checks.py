@@ -1,6 +1,6 @@
 """A package that was just made is checked before it is kept: its errors refuse it, each where it comes from.
 
-Whether a package can run is known above the importers, so pulls take ``check_made`` from their callers.
+Whether a package can run is known above the importers, so imports and pulls take ``check_made`` from their callers.
 """
 
 from __future__ import annotations
@@ -17,13 +17,11 @@ _INDEX = re.compile(r"\[\d+\]")
 _HINT = "mend the source and import it again"
 
 
-def check_made(folder: Path, what: str) -> None:
-    """Raises ImportRefusedError with every error of the package that was made of ``what``."""
-    refuse_errors(folder, what, ())
+def check_made(folder: Path, what: str, rows: Sequence[ReportRow]) -> None:
+    """Raises ImportRefusedError with every error of a package, each at the key of the source that it comes from.
 
-
-def refuse_errors(folder: Path, what: str, rows: Sequence[ReportRow]) -> None:
-    """Raises ImportRefusedError with every error of a package, each at the key of the source that it comes from."""
+    ``what`` names the source, ``rows`` are about its keys.
+    """
     refusals = ImportReport()
     for problem in check_package(folder).problems:
         if problem.severity == "error":

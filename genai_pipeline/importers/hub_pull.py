@@ -45,7 +45,7 @@ def pull_from_hub(
         whole = [f"{inner}{file}" for file in match.files]
         source = hub.fetch(name, found, whole, progress, offline=without_network)
         match.make(source / (whole[0] if len(whole) == 1 else inner), target, name.package, precision, progress)
-        check(target, name.text)
+        check(target, name.text, ())
 
     return cache.materialise(
         folder,

@@ -146,7 +146,7 @@ def pull(
 
     def build(target: Path) -> None:
         _build(recipe, variant, source, lent, target, progress)
-        check(target, name)
+        check(target, name, ())
 
     return cache.materialise(
         folder,

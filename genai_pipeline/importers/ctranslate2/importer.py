@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from genai_pipeline.errors import ImportModelError
+from genai_pipeline.importers.check import Check, unchecked
 from genai_pipeline.importers.ctranslate2.config import read_config
 from genai_pipeline.importers.ctranslate2.decoder import write_decoder
 from genai_pipeline.importers.ctranslate2.encoder import write_encoder
@@ -20,7 +21,13 @@ MODEL_FILE = "model.bin"
 
 
 def import_ctranslate2(
-    source: Path, target: Path, *, precision: str = "float32", name: str | None = None, progress: Progress = silent
+    source: Path,
+    target: Path,
+    *,
+    precision: str = "float32",
+    name: str | None = None,
+    progress: Progress = silent,
+    check: Check = unchecked,
 ) -> Path:
     """Turns the model in the folder ``source`` into the package folder ``target`` and returns it.
 
@@ -29,14 +36,24 @@ def import_ctranslate2(
     if not source.is_dir():
         raise ImportModelError(f"{source}: is no folder", hint=f"give the folder with {MODEL_FILE}")
     files = {path.name: path for path in sorted(source.iterdir()) if path.is_file()}
-    return import_files(files, target, precision=precision, name=package_name(name, target), progress=progress)
+    title = package_name(name, target)
+    return import_files(files, target, precision=precision, name=title, progress=progress, check=check)
 
 
-def import_files(files: Mapping[str, Path], target: Path, *, precision: str, name: str, progress: Progress) -> Path:
+def import_files(
+    files: Mapping[str, Path],
+    target: Path,
+    *,
+    precision: str,
+    name: str,
+    progress: Progress,
+    check: Check = unchecked,
+) -> Path:
     """Turns a model's files, by their usual names, into the package folder ``target`` and returns it.
 
     They are model.bin, config.json, tokenizer.json and vocabulary.txt or .json. ``precision``: ``float32``, or ``fast``
     (the decoder in 8-bit codes and integer products; the encoder, whose runs are long, would gain nothing by it).
+    ``check`` looks at the package before it gets its name.
     Raises ImportModelError before anything is written when a file is missing, damaged or not supported, or when
     ``target`` is taken.
     """
@@ -44,7 +61,8 @@ def import_files(files: Mapping[str, Path], target: Path, *, precision: str, nam
         raise ImportModelError(f"unknown precision {precision!r}", hint=f"one of: {', '.join(PRECISIONS)}")
     check_free(target)
     progress(f"reading {MODEL_FILE}", 0, 0)
-    file = open_model(find_file(files, MODEL_FILE))
+    model = find_file(files, MODEL_FILE)
+    file = open_model(model)
     config = read_config(file)
     tokenizer = read_tokenizer(files, config)
     graphs = ((write_encoder, "encoder", PRECISIONS["float32"]), (write_decoder, "decoder", PRECISIONS[precision]))
@@ -56,4 +74,5 @@ def import_files(files: Mapping[str, Path], target: Path, *, precision: str, nam
             progress(f"writing {part}", index, len(graphs))
             write(file, config, chosen, folder / f"{part}.onnx")
         progress("writing done", len(graphs), len(graphs))
+        check(folder, str(model.parent), ())
     return target

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from genai_pipeline.importers.check import Check, unchecked
 from genai_pipeline.importers.config_node import ConfigNode
 from genai_pipeline.importers.genai_config.decoder_package import decoder_package
 from genai_pipeline.importers.genai_config.keys import refuse_parts, report_other_keys
@@ -21,11 +22,18 @@ CONFIG: Final = "genai_config.json"
 
 
 def import_genai_config(
-    source: Path, target: Path, *, name: str | None = None, eos: Sequence[str] = (), progress: Progress = silent
+    source: Path,
+    target: Path,
+    *,
+    name: str | None = None,
+    eos: Sequence[str] = (),
+    progress: Progress = silent,
+    check: Check = unchecked,
 ) -> ImportReport:
     """Turns the folder ``source`` into the package folder ``target``; says what became of every key.
 
-    ``eos``: tokens that end an answer, by text or id, in place of those that the folder's files say.
+    ``eos``: tokens that end an answer, by text or id, in place of those that the folder's files say. ``check`` looks at
+    the package before it gets its name.
     Files are linked, not copied, where the file system can. Raises ImportRefusedError listing every key that changes
     the answer and cannot be mapped, and ImportModelError for what is missing or damaged; nothing is written then.
     """
@@ -54,6 +62,7 @@ def import_genai_config(
         for name, content in package.files.items():
             (scratch / name).write_bytes(content)
         report.write(scratch)
+        check(scratch, str(source), report.rows)
     return report
 
 

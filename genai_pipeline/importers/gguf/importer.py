@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from genai_pipeline.errors import ImportModelError
+from genai_pipeline.importers.check import Check, unchecked
 from genai_pipeline.importers.gguf.architecture import read_config, truncated
 from genai_pipeline.importers.gguf.graph_builder import write_decoder
 from genai_pipeline.importers.gguf.layout import check_tensors
@@ -24,12 +25,14 @@ def import_gguf(
     name: str | None = None,
     layers: int | None = None,
     progress: Progress = silent,
+    check: Check = unchecked,
 ) -> Path:
     """Turns the GGUF file ``source`` into the package folder ``target`` and returns it.
 
     ``precision``: ``float32`` (dequantised), ``exact`` (stored codes, computed in float32) or ``fast`` (8-bit codes
     and integer products). ``name``: the package's, if not that of its folder. ``layers``: keep only so many, the first
-    ones: a rough model that can draft for the whole one. ``progress`` gets the source bytes that are done. Raises
+    ones: a rough model that can draft for the whole one. ``progress`` gets the source bytes that are done.
+    ``check`` looks at the package before it gets its name. Raises
     ``ImportModelError`` before anything is written when the file is damaged or not supported, when ``target`` is taken,
     when the name is none for a package, or when there are not so many layers.
     """
@@ -56,6 +59,7 @@ def import_gguf(
         write_decoder(
             file, config, chosen, folder / "model.onnx", lambda done, what: progress(f"writing {what}", done, total)
         )
+        check(folder, str(source), ())
     return target
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from genai_pipeline.errors import ImportModelError
 from genai_pipeline.graph.signature import GraphSignature
+from genai_pipeline.importers.check import Check, unchecked
 from genai_pipeline.importers.optimum import decoder, embedding, seq2seq, vision, whisper
 from genai_pipeline.importers.optimum.layout import Layout, find_layout
 from genai_pipeline.importers.optimum.source import Source
@@ -31,13 +32,20 @@ class Shape:
 
 
 def import_optimum(
-    source: Path, target: Path, *, precision: str | None = None, name: str | None = None, progress: Progress = silent
+    source: Path,
+    target: Path,
+    *,
+    precision: str | None = None,
+    name: str | None = None,
+    progress: Progress = silent,
+    check: Check = unchecked,
 ) -> ImportReport:
     """Turns the folder ``source`` into the package folder ``target``; the report has a row for every key and file.
 
     ``precision`` is that of the graphs' suffix (fp32, fp16, quantized, int8, uint8, q4, q4f16, bnb4); None takes the
-    first that every graph has. Weights are linked, not copied. Raises ``ImportModelError`` before anything is written;
-    ``ImportRefusedError`` lists every key and port that would change the answer and cannot be mapped.
+    first that every graph has. Weights are linked, not copied. ``check`` looks at the package before it gets its name.
+    Raises ``ImportModelError`` before anything is written; ``ImportRefusedError`` lists every key and port that would
+    change the answer and cannot be mapped.
     """
     title = package_name(name, target)
     check_free(target)
@@ -59,6 +67,7 @@ def import_optimum(
             progress(f"linking {graph}", 0, 0)
             folder.link_graph(graph, made)
         model.report.write(made)
+        check(made, str(source), model.report.rows)
     return model.report
 
 

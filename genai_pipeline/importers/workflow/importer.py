@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from genai_pipeline.errors import GraphFileError, ImportModelError
+from genai_pipeline.importers.check import Check, unchecked
 from genai_pipeline.importers.config_node import ConfigNode
 from genai_pipeline.importers.end_tokens import end_tokens
 from genai_pipeline.importers.package_writer import (
@@ -47,11 +48,18 @@ _HINT = "write the package by hand, or from a draft: genai-pipeline init"
 
 
 def import_workflow(
-    source: Path, target: Path, *, name: str | None = None, eos: Sequence[str] = (), progress: Progress = silent
+    source: Path,
+    target: Path,
+    *,
+    name: str | None = None,
+    eos: Sequence[str] = (),
+    progress: Progress = silent,
+    check: Check = unchecked,
 ) -> ImportReport:
     """Turns the folder ``source`` into the package folder ``target`` and tells what became of each key.
 
-    ``eos``: tokens that end an answer, by text or id, in place of those that the folder's files say.
+    ``eos``: tokens that end an answer, by text or id, in place of those that the folder's files say. ``check`` looks at
+    the package before it gets its name.
     Raises ImportRefusedError listing every construct that has no counterpart, and ImportModelError.
     """
     title = package_name(name, target)
@@ -95,6 +103,7 @@ def import_workflow(
         templates = [texts.chat_template] if texts.chat_template else []
         folder.link([file for file in (*_TEXTS, *templates) if folder.has(file)], scratch)
         report.write(scratch)
+        check(scratch, str(source), report.rows)
     return report
 
 
