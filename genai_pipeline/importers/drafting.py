@@ -16,8 +16,9 @@ from genai_pipeline.importers.source_folder import SourceFolder
 from genai_pipeline.importers.structure.draft import draft_text
 from genai_pipeline.importers.structure.draft_media import Pictures
 from genai_pipeline.importers.structure.graph_facts import GraphFacts, read_facts
+from genai_pipeline.importers.structure.joining import join_parts
 from genai_pipeline.importers.structure.pairs import with_pairs
-from genai_pipeline.importers.structure.parts import assemble, read_part
+from genai_pipeline.importers.structure.parts import read_part
 from genai_pipeline.importers.structure.texts import read_texts
 from genai_pipeline.importers.structure.token_runs import takes_one
 from genai_pipeline.importers.structure.unknown import unknown_text
@@ -66,11 +67,11 @@ def drafted(source: SourceFolder, name: str) -> str:
     graphs = _one_of_each([_read(source, file) for file in files])
     texts = read_texts(source)
     parts = with_pairs([read_part(facts[0], texts.vocabulary) for facts in graphs])
-    assembly = assemble(parts)
-    if assembly.leftover:
+    joined = join_parts(parts)
+    if joined.leftover:
         text = unknown_text(name, parts, texts)
     else:
-        text = draft_text(name, assembly, texts, pictures=_pictures(source))
+        text = draft_text(name, joined, texts, pictures=_pictures(source))
     for first, *others in graphs:
         if others:
             choices = " | ".join(facts.file for facts in (first, *others))

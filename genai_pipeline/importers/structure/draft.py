@@ -14,7 +14,8 @@ from genai_pipeline.importers.structure.draft_bindings import (
 from genai_pipeline.importers.structure.draft_frames import frame_lines, scores_frames
 from genai_pipeline.importers.structure.draft_media import Pictures, media_input_lines, media_stage_lines, program_lines
 from genai_pipeline.importers.structure.draft_parts import component_lines, question, todo
-from genai_pipeline.importers.structure.parts import Assembly, Part
+from genai_pipeline.importers.structure.joining import ModelParts
+from genai_pipeline.importers.structure.parts import Part
 from genai_pipeline.importers.structure.texts import Texts
 from genai_pipeline.importers.structure.unread import unread_lines
 from genai_pipeline.metadata.drafts import FIELD
@@ -24,48 +25,48 @@ _DRAFT = "A draft made from the graphs. What is open is marked TODO; `genai-pipe
 
 
 def draft_text(
-    name: str, assembly: Assembly, texts: Texts, origin: str = _DRAFT, pictures: Pictures | None = None
+    name: str, joined: ModelParts, texts: Texts, origin: str = _DRAFT, pictures: Pictures | None = None
 ) -> str:
-    """The metadata of an assembly of which nothing, or all but a few choices, is open; ``origin`` heads it."""
+    """The metadata of parts of which nothing, or all but a few choices, is open; ``origin`` heads it."""
     lines = [f"# {origin}"]
     lines += ['schema_version: "1"', f"name: {flow(name)}"]
-    if assembly.decoder is not None:
-        lines += _generator(assembly, assembly.decoder, texts, pictures)
+    if joined.decoder is not None:
+        lines += _generator(joined, joined.decoder, texts, pictures)
     else:
-        assert assembly.encoder is not None
-        lines += _reader(assembly, assembly.encoder, texts)
+        assert joined.encoder is not None
+        lines += _reader(joined, joined.encoder, texts)
     return "\n".join([*lines, ""])
 
 
-def _generator(assembly: Assembly, decoder: Part, texts: Texts, pictures: Pictures | None) -> Iterator[str]:
+def _generator(joined: ModelParts, decoder: Part, texts: Texts, pictures: Pictures | None) -> Iterator[str]:
     """A model that writes text."""
-    encoder = assembly.encoder
+    encoder = joined.encoder
     features = feature_ports(encoder) if encoder is not None else ()
     reads_text = encoder is None or encoder.port_of("tokens") is not None
     yield "inputs:"
     if reads_text:
         yield "  prompt: {modality: text}"
     yield from _feature_inputs(features)
-    yield from media_input_lines(assembly, texts, pictures)
+    yield from media_input_lines(joined, texts, pictures)
     yield "outputs:"
     yield "  text: {modality: text, value: generate.text}"
     yield f"tokenizer: {_tokenizer(texts)}"
-    yield from program_lines(assembly, pictures)
-    yield from _components(assembly, texts)
+    yield from program_lines(joined, pictures)
+    yield from _components(joined, texts)
     yield "stages:"
     if encoder is not None:
-        outputs = {port: f"encoded_{index}" for index, port in enumerate(dict.fromkeys(assembly.sources.values()))}
+        outputs = {port: f"encoded_{index}" for index, port in enumerate(dict.fromkeys(joined.sources.values()))}
         yield f"  - {{id: encode, run: encoder, inputs: {flow(text_bindings(encoder))}{_outputs(outputs)}}}"
-        sources = {port: outputs[source] for port, source in assembly.sources.items()}
+        sources = {port: outputs[source] for port, source in joined.sources.items()}
     else:
         sources = {}
-    yield from media_stage_lines(assembly)
+    yield from media_stage_lines(joined)
     yield from unread_lines(decoder)
     yield "  - id: generate"
     yield "    loop: decode"
-    yield f"    prompt: {_prompt(assembly, texts)}"
+    yield f"    prompt: {_prompt(joined, texts)}"
     yield "    body:"
-    yield from _body(assembly, decoder, sources, reads_text)
+    yield from _body(joined, decoder, sources, reads_text)
     yield "    logits: logits"
     for key, ids in texts.never.items():
         yield f"    {key}:"
@@ -76,14 +77,14 @@ def _generator(assembly: Assembly, decoder: Part, texts: Texts, pictures: Pictur
     yield from _open_logits(decoder)
 
 
-def _body(assembly: Assembly, decoder: Part, sources: dict[str, str], reads_text: bool) -> Iterator[str]:
-    bindings = loop_bindings(decoder, sources, reads_text and assembly.encoder is not None)
-    if assembly.embed is not None:
-        (token_port,), (rows,) = assembly.embed.facts.inputs, assembly.embed.facts.outputs
-        plain = "plain" if assembly.media is not None else "embeds"
+def _body(joined: ModelParts, decoder: Part, sources: dict[str, str], reads_text: bool) -> Iterator[str]:
+    bindings = loop_bindings(decoder, sources, reads_text and joined.encoder is not None)
+    if joined.embed is not None:
+        (token_port,), (rows,) = joined.embed.facts.inputs, joined.embed.facts.outputs
+        plain = "plain" if joined.media is not None else "embeds"
         inputs, outputs = flow({token_port: "loop.tokens"}), flow({rows: plain})
         yield f"      - {{run: embed, inputs: {inputs}, outputs: {outputs}}}"
-        if assembly.media is not None:
+        if joined.media is not None:
             spliced = "inputs: {into: plain, features: rows, at: media.positions}, outputs: {result: embeds}"
             yield f"      - {{op: splice, {spliced}}}"
     yield "      - run: decoder"
@@ -102,29 +103,29 @@ def _open_logits(decoder: Part) -> Iterator[str]:
         yield f"{FIELD}: {flow([text])}"
 
 
-def _prompt(assembly: Assembly, texts: Texts) -> str:
+def _prompt(joined: ModelParts, texts: Texts) -> str:
     """Where decoding starts: with the prompt, or from a token of its own when an encoder has read the prompt."""
-    if assembly.encoder is None:
+    if joined.encoder is None:
         return "prompt.tokens"
     if texts.start is not None:
         return f"{{template: [{flow(texts.start)}]}}"
     return todo("the token that decoding starts from, as {template: [...]}", *texts.choices)
 
 
-def _reader(assembly: Assembly, encoder: Part, texts: Texts) -> Iterator[str]:
+def _reader(joined: ModelParts, encoder: Part, texts: Texts) -> Iterator[str]:
     """A model that reads: vectors of texts, or tensors of whatever a request gives."""
     if encoder.port_of("tokens") is not None and len(encoder.rows) > 0:
-        yield from _embedder(assembly, encoder, texts)
+        yield from _embedder(joined, encoder, texts)
         return
     if scores_frames(encoder):
-        yield from frame_lines(encoder, _components(assembly, texts))
+        yield from frame_lines(encoder, _components(joined, texts))
         return
     yield "inputs:"
     yield from _feature_inputs(feature_ports(encoder))
     yield "outputs:"
     for port in encoder.facts.outputs:
         yield f"  {input_name(port)}: {{modality: tensor, value: {input_name(port)}_values}}"
-    yield from _components(assembly, texts)
+    yield from _components(joined, texts)
     yield "stages:"
     outputs = {port: f"{input_name(port)}_values" for port in encoder.facts.outputs}
     yield f"  - {{id: read, run: encoder, inputs: {flow(text_bindings(encoder))}{_outputs(outputs)}}}"
@@ -132,7 +133,7 @@ def _reader(assembly: Assembly, encoder: Part, texts: Texts) -> Iterator[str]:
         yield f"{FIELD}: {flow([question('what do the logits say', *_MEANINGS)])}"
 
 
-def _embedder(assembly: Assembly, encoder: Part, texts: Texts) -> Iterator[str]:
+def _embedder(joined: ModelParts, encoder: Part, texts: Texts) -> Iterator[str]:
     vectors = [port for port in encoder.rows if len(port.shape or ()) == 2]
     rows = [port for port in encoder.rows if len(port.shape or ()) == 3]
     port = (vectors or rows or list(encoder.rows))[0]
@@ -142,7 +143,7 @@ def _embedder(assembly: Assembly, encoder: Part, texts: Texts) -> Iterator[str]:
     final = "unit" if not vectors and texts.normalized else "vector"
     yield f"  embedding: {{modality: vector, value: each.{final}}}"
     yield f"tokenizer: {_tokenizer(texts, ends=False)}"
-    yield from _components(assembly, texts)
+    yield from _components(joined, texts)
     yield "stages:"
     yield "  - id: each"
     yield "    for_each: prompt"
@@ -168,18 +169,18 @@ def _feature_inputs(ports: tuple[str, ...]) -> Iterator[str]:
         yield f"  {input_name(port)}: {{modality: tensor}}  # as the graph takes it; a program can make it of a file"
 
 
-def _components(assembly: Assembly, texts: Texts) -> Iterator[str]:
+def _components(joined: ModelParts, texts: Texts) -> Iterator[str]:
     yield "components:"
     named = {
-        "media": assembly.media,
-        "projector": assembly.projector,
-        "encoder": assembly.encoder,
-        "embed": assembly.embed,
-        "decoder": assembly.decoder,
+        "media": joined.media,
+        "projector": joined.projector,
+        "encoder": joined.encoder,
+        "embed": joined.embed,
+        "decoder": joined.decoder,
     }
     for name, part in named.items():
         if part is not None:
-            yield from component_lines(name, part, assembly, texts)
+            yield from component_lines(name, part, joined, texts)
 
 
 def _tokenizer(texts: Texts, *, ends: bool = True) -> str:

@@ -12,7 +12,8 @@ from typing import Any
 from genai_pipeline.graph.signature import Dim, Port
 from genai_pipeline.importers.package_writer import flow
 from genai_pipeline.importers.structure.draft_parts import asked, todo
-from genai_pipeline.importers.structure.parts import Assembly, Part, projected, row_output
+from genai_pipeline.importers.structure.joining import ModelParts, projected, row_output
+from genai_pipeline.importers.structure.parts import Part
 from genai_pipeline.importers.structure.ports import FLOATS
 from genai_pipeline.importers.structure.texts import Texts
 
@@ -39,21 +40,21 @@ class Pictures:
         return len(_main_port(media).shape or ()) == rank
 
 
-def program_lines(assembly: Assembly, pictures: Pictures | None) -> Iterator[str]:
+def program_lines(joined: ModelParts, pictures: Pictures | None) -> Iterator[str]:
     """The program for pictures, where there is one that fits."""
-    if assembly.media is None or pictures is None or not pictures.fit(assembly.media):
+    if joined.media is None or pictures is None or not pictures.fit(joined.media):
         return
     yield "preprocess:"
     yield f"  {_PROGRAM}:"
     yield from (f"    - {flow(step)}" for step in pictures.steps)
 
 
-def media_input_lines(assembly: Assembly, texts: Texts, pictures: Pictures | None) -> Iterator[str]:
+def media_input_lines(joined: ModelParts, texts: Texts, pictures: Pictures | None) -> Iterator[str]:
     """The input that pictures or sounds come in by."""
-    if assembly.media is None:
+    if joined.media is None:
         return
-    port = _main_port(assembly.media)
-    fits = pictures is not None and pictures.fit(assembly.media)
+    port = _main_port(joined.media)
+    fits = pictures is not None and pictures.fit(joined.media)
     modality = "image" if fits else todo(f"what does {port.name} take", "image", "audio", "video")
     program = _PROGRAM if fits else todo("the program that makes it of a file, declared under preprocess:")
     ask = "the token that stands for an item in the prompt"
@@ -61,26 +62,26 @@ def media_input_lines(assembly: Assembly, texts: Texts, pictures: Pictures | Non
     yield "  media:"
     yield f"    modality: {modality}"
     yield f"    program: {program}"
-    yield f"    placeholder: {{token: {token}, {_slots(assembly)}}}"
+    yield f"    placeholder: {{token: {token}, {_slots(joined)}}}"
     yield "    required: false"
     yield f"    max_items: {_MOST}"
 
 
-def media_stage_lines(assembly: Assembly) -> Iterator[str]:
+def media_stage_lines(joined: ModelParts) -> Iterator[str]:
     """The stages that make ``rows`` of each item, as wide as the embeddings."""
-    if assembly.media is None:
+    if joined.media is None:
         return
-    *names, _ = _STEPS[: 1 + (assembly.projector is not None) + _has_tiles(assembly.media)]
+    *names, _ = _STEPS[: 1 + (joined.projector is not None) + _has_tiles(joined.media)]
     made = [*names, "rows"]
-    inputs = {name: _field(assembly.media, port) for name, port in assembly.media.facts.inputs.items()}
-    outputs = {_media_output(assembly).name: made[0]}
+    inputs = {name: _field(joined.media, port) for name, port in joined.media.facts.inputs.items()}
+    outputs = {_media_output(joined).name: made[0]}
     yield f"  - {{id: see, run: media, for_each: media, {_ports(inputs, outputs)}}}"
-    if assembly.projector is not None:
-        (taken,) = assembly.projector.facts.inputs
-        ports = _ports({taken: made[0]}, {_row_port(assembly).name: made[1]})
+    if joined.projector is not None:
+        (taken,) = joined.projector.facts.inputs
+        ports = _ports({taken: made[0]}, {_row_port(joined).name: made[1]})
         yield f"  - {{id: project, run: projector, for_each: {made[0]}, {ports}}}"
-    if _has_tiles(assembly.media):
-        shape = f"with: {{shape: [-1, {_width(assembly)}]}}, {_ports({'value': made[-2]}, {'result': 'rows'})}"
+    if _has_tiles(joined.media):
+        shape = f"with: {{shape: [-1, {_width(joined)}]}}, {_ports({'value': made[-2]}, {'result': 'rows'})}"
         yield f"  - {{id: join, op: reshape, for_each: {made[-2]}, {shape}}}  # of all tiles, one after another"
 
 
@@ -98,49 +99,49 @@ def _has_tiles(media: Part) -> bool:
     return len(_main_port(media).shape or ()) == _TILES_RANK
 
 
-def _embedding_width(assembly: Assembly) -> Dim:
-    assert assembly.embed is not None
-    return (assembly.embed.rows[0].shape or ("",))[-1]
+def _embedding_width(joined: ModelParts) -> Dim:
+    assert joined.embed is not None
+    return (joined.embed.rows[0].shape or ("",))[-1]
 
 
-def _width(assembly: Assembly) -> str:
-    width = _embedding_width(assembly)
+def _width(joined: ModelParts) -> str:
+    width = _embedding_width(joined)
     return str(width) if isinstance(width, int) else todo("how wide is an embedding?")
 
 
-def _media_output(assembly: Assembly) -> Port:
+def _media_output(joined: ModelParts) -> Port:
     """What the first graph gives to the projector, or to the decoder."""
-    assert assembly.media is not None
-    if assembly.projector is not None:
-        found = projected(assembly.media, assembly.projector)
+    assert joined.media is not None
+    if joined.projector is not None:
+        found = projected(joined.media, joined.projector)
     else:
-        found = row_output(assembly.media, _embedding_width(assembly))
+        found = row_output(joined.media, _embedding_width(joined))
     assert found is not None, "parts were joined by these ports"
     return found
 
 
-def _row_port(assembly: Assembly) -> Port:
-    assert assembly.projector is not None
-    found = row_output(assembly.projector, _embedding_width(assembly))
+def _row_port(joined: ModelParts) -> Port:
+    assert joined.projector is not None
+    found = row_output(joined.projector, _embedding_width(joined))
     assert found is not None, "parts were joined by these ports"
     return found
 
 
-def _slots(assembly: Assembly) -> str:
+def _slots(joined: ModelParts) -> str:
     """How many slots of the prompt an item takes: the rows that a graph fixes; a picture in tiles has text around."""
-    assert assembly.media is not None
-    if _has_tiles(assembly.media):
+    assert joined.media is not None
+    if _has_tiles(joined.media):
         question = "the text of the slots, as the processor writes it around tiles: with features(n) for n slots"
         return f"expand: {todo(question)}"
-    return f"count: {_count(assembly)}"
+    return f"count: {_count(joined)}"
 
 
-def _count(assembly: Assembly) -> str:
-    given = _media_output(assembly)
-    counted = given if assembly.projector is None else _row_port(assembly)
+def _count(joined: ModelParts) -> str:
+    given = _media_output(joined)
+    counted = given if joined.projector is None else _row_port(joined)
     size = _rows_of(counted)
-    if not isinstance(size, int) and assembly.projector is not None:
-        (taken,) = assembly.projector.facts.inputs.values()
+    if not isinstance(size, int) and joined.projector is not None:
+        (taken,) = joined.projector.facts.inputs.values()
         if size and size == _rows_of(taken):  # a row for each that it takes
             size = _rows_of(given)
     return str(size) if isinstance(size, int) else todo("how many rows does one item become? a number | media.tokens")

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from genai_pipeline.importers.package_writer import flow
-from genai_pipeline.importers.structure.parts import Assembly, Part
+from genai_pipeline.importers.structure.joining import ModelParts
+from genai_pipeline.importers.structure.parts import Part
 from genai_pipeline.importers.structure.port_families import Family
 from genai_pipeline.importers.structure.states import State
 from genai_pipeline.importers.structure.texts import Texts
@@ -30,7 +31,7 @@ def todo(text: str, *choices: str) -> str:
     return flow(asked(text, *choices))
 
 
-def component_lines(name: str, part: Part, assembly: Assembly, texts: Texts) -> Iterator[str]:
+def component_lines(name: str, part: Part, joined: ModelParts, texts: Texts) -> Iterator[str]:
     """One entry of ``components``."""
     padded = [port for port in part.facts.inputs if part.kind == "encoder" and _is_text(part, port)]
     fills = ", ".join(f"{flow(port)}: 0" for port in padded)
@@ -45,7 +46,7 @@ def component_lines(name: str, part: Part, assembly: Assembly, texts: Texts) -> 
     yield "    kv:"
     for state in part.states:
         others = [name for other in part.states if other is not state for name in other.ports]
-        yield from _state_lines(state, others, assembly, texts)
+        yield from _state_lines(state, others, joined, texts)
 
 
 def _model(part: Part) -> str | dict[str, str]:
@@ -55,12 +56,12 @@ def _model(part: Part) -> str | dict[str, str]:
     return {"first": part.first.file, "later": part.later.file}
 
 
-def _state_lines(state: State, others: Sequence[str], assembly: Assembly, texts: Texts) -> Iterator[str]:
+def _state_lines(state: State, others: Sequence[str], joined: ModelParts, texts: Texts) -> Iterator[str]:
     update = state.update.value if state.update.certain else ""
     comment = f"  # {' '.join(state.update.reason.split())}" if state.update.certain else ""
     yield f"      - update: {update or todo(state.update.question)}{comment}"
     yield f"        past: {flow(state.past.pattern)}"
-    given = assembly.given.get(state.past.pattern) if update == "fixed" else None
+    given = joined.given.get(state.past.pattern) if update == "fixed" else None
     if given is not None:
         yield f"        present: {flow(given.pattern)}"
         yield "        from: encoder"

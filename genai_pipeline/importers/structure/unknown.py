@@ -8,7 +8,8 @@ from pathlib import PurePosixPath
 
 from genai_pipeline.importers.package_writer import flow
 from genai_pipeline.importers.structure.draft_parts import component_lines, todo
-from genai_pipeline.importers.structure.parts import Assembly, Part
+from genai_pipeline.importers.structure.joining import ModelParts
+from genai_pipeline.importers.structure.parts import Part
 from genai_pipeline.importers.structure.ports import shown_shape
 from genai_pipeline.importers.structure.texts import Texts
 
@@ -26,7 +27,7 @@ _SHOWN = 12  # ports of a graph in a comment
 def unknown_text(name: str, parts: Sequence[Part], texts: Texts) -> str:
     """Metadata with the components as found; how they work together is one open question with all that was seen."""
     names = _names(parts)
-    assembly = Assembly(leftover=tuple(parts))
+    joined = ModelParts(leftover=tuple(parts))
     lines = ["# A draft made from the graphs. How they work together does not follow from their ports, so that nothing"]
     lines += ["# is written that would be a guess. `genai-pipeline validate` lists what is open.", "#"]
     for component, part in zip(names, parts, strict=True):
@@ -38,7 +39,7 @@ def unknown_text(name: str, parts: Sequence[Part], texts: Texts) -> str:
         lines += [f"tokenizer: {{file: {flow(texts.tokenizer)}}}"]
     lines += ["components:"]
     for component, part in zip(names, parts, strict=True):
-        lines += component_lines(component, part, assembly, texts)
+        lines += component_lines(component, part, joined, texts)
     lines += [f"stages: {todo(_question(names, parts))}", ""]
     return "\n".join(lines)
 

@@ -16,7 +16,8 @@ from genai_pipeline.importers.shared.prompt_tokens import START, PromptTokens
 from genai_pipeline.importers.source_folder import SourceFolder
 from genai_pipeline.importers.structure.draft_bindings import loop_bindings
 from genai_pipeline.importers.structure.draft_parts import component_lines, todo
-from genai_pipeline.importers.structure.parts import Assembly, Part
+from genai_pipeline.importers.structure.joining import ModelParts
+from genai_pipeline.importers.structure.parts import Part
 from genai_pipeline.importers.structure.texts import TOKENIZER, Texts
 from genai_pipeline.importers.workflow.document import DOCUMENT
 from genai_pipeline.importers.workflow.translation import learnt_positions
@@ -27,19 +28,19 @@ _RANK: Final = 3
 _STATES: Final = "source"
 
 
-def dictates(assembly: Assembly, texts: Texts) -> bool:
+def dictates(joined: ModelParts, texts: Texts) -> bool:
     """Whether an encoder reads features of sound for a decoder whose answers start with the mark of the family."""
-    if assembly.encoder is None or assembly.decoder is None or START not in texts.added:
+    if joined.encoder is None or joined.decoder is None or START not in texts.added:
         return False
-    inputs = list(assembly.encoder.facts.inputs.values())
+    inputs = list(joined.encoder.facts.inputs.values())
     return len(inputs) == 1 and len(inputs[0].shape or ()) == _RANK and inputs[0].dtype == "float32"
 
 
 def dictation_text(
-    title: str, folder: SourceFolder, assembly: Assembly, texts: Texts, origin: str, report: ImportReport
+    title: str, folder: SourceFolder, joined: ModelParts, texts: Texts, origin: str, report: ImportReport
 ) -> str:
     """The metadata of a recogniser that cuts sounds into windows and writes each down."""
-    encoder, decoder = assembly.encoder, assembly.decoder
+    encoder, decoder = joined.encoder, joined.decoder
     assert encoder is not None
     assert decoder is not None
     added = folder.json(TOKENIZER).get("added_tokens")
@@ -53,10 +54,10 @@ def dictation_text(
     ends = f", eos: {flow(list(texts.eos))}" if texts.eos else ""
     lines += [f"tokenizer: {{file: {flow(TOKENIZER)}{ends}}}", *_program(encoder, report).lines(), "components:"]
     lines += [
-        *component_lines("encoder", encoder, assembly, texts),
-        *component_lines("decoder", decoder, assembly, texts),
+        *component_lines("encoder", encoder, joined, texts),
+        *component_lines("decoder", decoder, joined, texts),
     ]
-    lines += _stages(encoder, decoder, assembly, marks)
+    lines += _stages(encoder, decoder, joined, marks)
     context = texts.context or learnt_positions(folder, decoder)
     lines += [f"limits: {{context_length: {context or todo('how many tokens does the model take?')}}}", ""]
     report.mapped(TOKENIZER, "added_tokens", f"stages.generate.prompt: the marks from {START} on")
@@ -78,10 +79,10 @@ def _program(encoder: Part, report: ImportReport) -> AudioProgram:
     return AudioProgram(_FFT, _HOP, bands if isinstance(bands, int) else 1, max(1, samples // RATE))
 
 
-def _stages(encoder: Part, decoder: Part, assembly: Assembly, marks: PromptTokens) -> Iterator[str]:
+def _stages(encoder: Part, decoder: Part, joined: ModelParts, marks: PromptTokens) -> Iterator[str]:
     (features,) = encoder.facts.inputs
-    sources = dict.fromkeys(assembly.sources, _STATES)
-    given = next(iter(assembly.sources.values()), encoder.rows[0].name)
+    sources = dict.fromkeys(joined.sources, _STATES)
+    given = next(iter(joined.sources.values()), encoder.rows[0].name)
     assert decoder.logits is not None
     yield from ("stages:", "  - id: each", "    for_each: audio.windows", "    body:")
     yield "      - run: encoder"

@@ -28,7 +28,8 @@ from genai_pipeline.importers.report import ImportReport
 from genai_pipeline.importers.source_folder import SourceFolder
 from genai_pipeline.importers.structure.draft import draft_text
 from genai_pipeline.importers.structure.graph_facts import read_facts
-from genai_pipeline.importers.structure.parts import Assembly, Part, assemble, read_part
+from genai_pipeline.importers.structure.joining import ModelParts, join_parts
+from genai_pipeline.importers.structure.parts import Part, read_part
 from genai_pipeline.importers.structure.texts import Texts, read_texts
 from genai_pipeline.importers.workflow.dictation import dictates, dictation_text
 from genai_pipeline.importers.workflow.document import DOCUMENT, Document, read_document
@@ -78,10 +79,10 @@ def import_workflow(
         parts = {key: read_part(read_facts(folder.path, file), texts.vocabulary) for key, file in networks.items()}
         texts = within_window(folder, document, parts.values(), texts, report)
         check_kernels(folder, parts.values(), report)
-        assembly = assemble(list(parts.values()))
+        joined = join_parts(list(parts.values()))
         _check(folder, document, program, parts, policies, report)
         media = find_media(parts)
-        check_pipeline(document, parts, assembly, report, media.edges if media is not None else ())
+        check_pipeline(document, parts, joined, report, media.edges if media is not None else ())
     except GraphFileError as error:
         raise ImportModelError(error.message, hint=error.hint) from error
     report_keys(document, report, mapped_keys(document, media, report))
@@ -90,8 +91,8 @@ def import_workflow(
         text, files = media.written(title, folder, document, texts, report)
         _closed(text, report)
     else:
-        text = _text(title, folder, document, assembly, texts, report)
-    text += _generation(document, program, folder, assembly, report)
+        text = _text(title, folder, document, joined, texts, report)
+    text += _generation(document, program, folder, joined, report)
     report.check(str(source))
     with new_package(target) as scratch:
         write_text(scratch / DOCUMENT, text)
@@ -152,7 +153,7 @@ def _check(
 
 
 def _generation(
-    document: Document, program: Program, folder: SourceFolder, assembly: Assembly, report: ImportReport
+    document: Document, program: Program, folder: SourceFolder, joined: ModelParts, report: ImportReport
 ) -> str:
     """The defaults with which the document's own sampler chooses, else those of the model's files, as a line."""
     contracts = _contracts(document.workflow)
@@ -163,7 +164,7 @@ def _generation(
             return "generation: {defaults: {temperature: 0}}\n"
         for call in program.calls(name):
             found |= sampling_defaults(document, call.inputs)
-    if not found and translates(assembly):
+    if not found and translates(joined):
         found = defaults_of_answers(folder, report)
     return f"generation: {{defaults: {flow(found)}}}\n" if found else ""
 
@@ -174,20 +175,20 @@ def _contracts(workflow: ConfigNode) -> dict[str, str | None]:
 
 
 def _text(
-    title: str, folder: SourceFolder, document: Document, assembly: Assembly, texts: Texts, report: ImportReport
+    title: str, folder: SourceFolder, document: Document, joined: ModelParts, texts: Texts, report: ImportReport
 ) -> str:
     """The metadata; what it would leave open is refused."""
-    for part in assembly.leftover:
+    for part in joined.leftover:
         why = f"how '{part.facts.file}' works with the others does not follow from its ports"
         report.refused(DOCUMENT, "components", why, _HINT)
-    if assembly.leftover:
+    if joined.leftover:
         return ""
     origin = f"Imported from an inference-metadata document ({document.form}); the graphs' own ports say the rest."
-    if dictates(assembly, texts):
-        return _closed(dictation_text(title, folder, assembly, texts, origin, report), report)
-    if translates(assembly):
-        texts = with_answers(folder, assembly, texts, report)
-    return _closed(draft_text(title, assembly, texts, origin), report)
+    if dictates(joined, texts):
+        return _closed(dictation_text(title, folder, joined, texts, origin, report), report)
+    if translates(joined):
+        texts = with_answers(folder, joined, texts, report)
+    return _closed(draft_text(title, joined, texts, origin), report)
 
 
 def _closed(text: str, report: ImportReport) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from genai_pipeline.importers.config_node import ConfigNode
 from genai_pipeline.importers.report import ImportReport
-from genai_pipeline.importers.structure.parts import Assembly, Part
+from genai_pipeline.importers.structure.joining import ModelParts
+from genai_pipeline.importers.structure.parts import Part
 from genai_pipeline.importers.workflow.document import DOCUMENT, Document
 from genai_pipeline.importers.workflow.steps import Program
 
@@ -34,7 +35,7 @@ def state_pairs(document: Document, program: Program, component: str) -> dict[st
 def check_pipeline(
     document: Document,
     parts: Mapping[str, Part],
-    assembly: Assembly,
+    joined: ModelParts,
     report: ImportReport,
     others: Iterable[tuple[str, str]] = (),
 ) -> None:
@@ -44,7 +45,7 @@ def check_pipeline(
         kind = strategy.text("kind")
         if kind not in _STRATEGIES:
             report.refused(DOCUMENT, strategy.path, f"the strategy '{kind}' has no counterpart", _HINT)
-    known = {*_edges(parts, assembly), *others}
+    known = {*_edges(parts, joined), *others}
     edges = pipeline.get("dataflow")
     for edge in edges.items() if edges is not None else ():
         pair = (edge.text("from"), edge.text("to"))
@@ -79,24 +80,24 @@ def _strategies(strategy: ConfigNode | None) -> Iterator[ConfigNode]:
         yield from _strategies(stage.get("strategy"))
 
 
-def _edges(parts: Mapping[str, Part], assembly: Assembly) -> Iterator[tuple[str, str]]:
-    """The edges of an assembly, as the document would write them."""
+def _edges(parts: Mapping[str, Part], joined: ModelParts) -> Iterator[tuple[str, str]]:
+    """The edges of an joined, as the document would write them."""
     names = {part.facts.file: name for name, part in parts.items()}
-    if assembly.decoder is None:
+    if joined.decoder is None:
         return
-    decoder = names[assembly.decoder.facts.file]
-    if assembly.encoder is not None:
-        giver = names[assembly.encoder.facts.file]
-        yield from ((f"{giver}.{source}", f"{decoder}.{port}") for port, source in assembly.sources.items())
-        for past, family in assembly.given.items():
-            state = next(state for state in assembly.decoder.states if state.past.pattern == past)
+    decoder = names[joined.decoder.facts.file]
+    if joined.encoder is not None:
+        giver = names[joined.encoder.facts.file]
+        yield from ((f"{giver}.{source}", f"{decoder}.{port}") for port, source in joined.sources.items())
+        for past, family in joined.given.items():
+            state = next(state for state in joined.decoder.states if state.past.pattern == past)
             yield from (
                 (f"{giver}.{family.ports[key].name}", f"{decoder}.{port.name}")
                 for key, port in state.past.ports.items()
             )
-    if assembly.embed is not None:
-        port = assembly.decoder.port_of("embeds")
-        yield f"{names[assembly.embed.facts.file]}.{assembly.embed.rows[0].name}", f"{decoder}.{port}"
+    if joined.embed is not None:
+        port = joined.decoder.port_of("embeds")
+        yield f"{names[joined.embed.facts.file]}.{joined.embed.rows[0].name}", f"{decoder}.{port}"
 
 
 def _texts(io: ConfigNode, key: str) -> list[str]:

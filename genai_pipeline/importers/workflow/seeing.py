@@ -18,7 +18,8 @@ from genai_pipeline.importers.source_folder import SourceFolder
 from genai_pipeline.importers.structure.draft_bindings import loop_bindings
 from genai_pipeline.importers.structure.draft_parts import component_lines
 from genai_pipeline.importers.structure.findings import certain
-from genai_pipeline.importers.structure.parts import Assembly, Part
+from genai_pipeline.importers.structure.joining import ModelParts
+from genai_pipeline.importers.structure.parts import Part
 from genai_pipeline.importers.structure.texts import Texts, token_texts
 from genai_pipeline.importers.workflow.document import DOCUMENT, Document
 from genai_pipeline.importers.workflow.eyes import FEATURES, Eye, read_eye
@@ -168,7 +169,7 @@ def _decoder(part: Part, sight: Sight, texts: Texts) -> tuple[dict[str, Any], di
     assert embeds is not None
     assert part.logits is not None
     known = Part(part.facts, part.kind, part.states, {**part.inputs, embeds: certain("embeds", "mixed")}, part.logits)
-    text = "\n".join(["components:", *component_lines(sight.decoder, known, Assembly(decoder=known), texts), ""])
+    text = "\n".join(["components:", *component_lines(sight.decoder, known, ModelParts(decoder=known), texts), ""])
     root, faults = read_text(text, DOCUMENT)
     assert root is not None, faults
     component: dict[str, Any] = ConfigNode(DOCUMENT, "", root.plain()).mapping("components").need(sight.decoder).value

@@ -22,7 +22,8 @@ from genai_pipeline.importers.shared.generation_config import (
 )
 from genai_pipeline.importers.shared.generation_config import FILE as GENERATION
 from genai_pipeline.importers.source_folder import SourceFolder
-from genai_pipeline.importers.structure.parts import Assembly, Part
+from genai_pipeline.importers.structure.joining import ModelParts
+from genai_pipeline.importers.structure.parts import Part
 from genai_pipeline.importers.structure.texts import Texts
 from genai_pipeline.importers.workflow.document import DOCUMENT
 
@@ -39,12 +40,12 @@ _MOVES: Final = frozenset(
 _ROTARY: Final = frozenset({"RotaryEmbedding", "GroupQueryAttention"})  # they look angles up
 
 
-def translates(assembly: Assembly) -> bool:
+def translates(joined: ModelParts) -> bool:
     """Whether a decoder answers what an encoder has read."""
-    return assembly.encoder is not None and assembly.decoder is not None
+    return joined.encoder is not None and joined.decoder is not None
 
 
-def with_answers(folder: SourceFolder, assembly: Assembly, texts: Texts, report: ImportReport) -> Texts:
+def with_answers(folder: SourceFolder, joined: ModelParts, texts: Texts, report: ImportReport) -> Texts:
     """The texts with a start token and a context. What nothing says is refused."""
     if texts.start is None:
         why = "missing: which token an answer starts with is not said"
@@ -54,7 +55,7 @@ def with_answers(folder: SourceFolder, assembly: Assembly, texts: Texts, report:
         file = GENERATION if START in folder.optional_json(GENERATION) else _CONFIG
         report.mapped(file, START, f"stages.generate.prompt: {texts.start}")
     start = texts.start or next(iter(texts.choices), "<s>")
-    return replace(texts, start=start, context=texts.context or _context(folder, assembly, report))
+    return replace(texts, start=start, context=texts.context or _context(folder, joined, report))
 
 
 def defaults_of_answers(folder: SourceFolder, report: ImportReport) -> dict[str, Any]:
@@ -66,9 +67,9 @@ def defaults_of_answers(folder: SourceFolder, report: ImportReport) -> dict[str,
     return {**generation_defaults(config, report, ANSWER_KEYS), **answer_defaults(config, report)}
 
 
-def _context(folder: SourceFolder, assembly: Assembly, report: ImportReport) -> int | None:
+def _context(folder: SourceFolder, joined: ModelParts, report: ImportReport) -> int | None:
     """As many tokens as the decoder has positions, or a bound by choice where it looks none up; None: not known."""
-    decoder = assembly.decoder
+    decoder = joined.decoder
     assert decoder is not None
     if (rows := learnt_positions(folder, decoder)) is not None:
         report.mapped(decoder.facts.file, decoder.port_of("positions") or "", f"limits.context_length: {rows}")
