@@ -81,7 +81,7 @@ def _strategies(strategy: ConfigNode | None) -> Iterator[ConfigNode]:
 
 
 def _edges(parts: Mapping[str, Part], joined: ModelParts) -> Iterator[tuple[str, str]]:
-    """The edges of an joined, as the document would write them."""
+    """The edges between the parts, as the document would write them."""
     names = {part.facts.file: name for name, part in parts.items()}
     if joined.decoder is None:
         return
