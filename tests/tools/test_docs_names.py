@@ -49,7 +49,8 @@ def _files(name: str) -> list[Path]:
 
 
 def _defined(source: str, name: str) -> bool:
-    return all(re.search(rf"^\s*(async def|def|class) {part}\b", source, re.MULTILINE) for part in name.split("."))
+    forms = r"^\s*(async def|def|class) {0}\b|^{0}\s*[:=]"
+    return all(re.search(forms.format(part), source, re.MULTILINE) for part in name.split("."))
 
 
 def _words(line: str) -> set[str]:
