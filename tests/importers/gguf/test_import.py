@@ -44,6 +44,17 @@ def test_an_empty_folder_may_be_the_target(tmp_path: Path, tiny_model: Any) -> N
     assert {path.name for path in target.iterdir()} == FILES
 
 
+def test_what_a_check_refuses_leaves_nothing(tmp_path: Path, tiny_model: Any) -> None:
+    seen: list[set[str]] = []
+
+    def check(folder: Path, _what: str, _rows: Any) -> None:
+        seen.append({path.name for path in folder.iterdir()})
+        raise ImportModelError("not good")
+
+    refused(tmp_path, tiny_model(general=TEMPLATE), "not good", check=check)
+    assert seen == [FILES]  # once, with all of it
+
+
 def test_a_taken_target_is_refused_and_left_alone(tmp_path: Path, tiny_model: Any) -> None:
     source = tiny_model().write(tmp_path / "tiny.gguf")
     (tmp_path / "package").mkdir()

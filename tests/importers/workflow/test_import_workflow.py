@@ -300,6 +300,18 @@ def test_the_table_of_importers_tells_a_document_from_a_package(tmp_path: Path, 
     assert gp.validate(tmp_path / "copy")[1] == ()
 
 
+def test_what_a_check_refuses_leaves_nothing(tmp_path: Path, exported: Exported) -> None:
+    def check(folder: Path, _what: str, rows: Any) -> None:
+        assert (folder / METADATA_FILE).is_file()
+        raise ImportModelError(f"not good: {len(rows)} rows")
+
+    place = tmp_path / "place"
+    place.mkdir()
+    with pytest.raises(ImportModelError, match=r"not good: [1-9]\d* rows"):
+        import_workflow(exported.write(), place / "made", check=check)
+    assert list(place.iterdir()) == []
+
+
 def test_files_of_other_kinds_are_told_apart(tmp_path: Path, exported: Exported) -> None:
     with pytest.raises(ImportModelError, match="is a package already"):
         import_workflow(write_package(tmp_path / "package", "kv").path, tmp_path / "made")
