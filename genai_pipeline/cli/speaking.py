@@ -92,16 +92,18 @@ def _sound_file(file: BinaryIO, first: Audio, *, wav: bool) -> Iterator[_Written
 
     written = _Written(file, first)
     start = file.tell() if wav and _can_be_mended(file) else None
-    if wav:
-        file.write(wav_header(first.rate, first.channels))
+    header = wav_header(first.rate, first.channels) if wav else b""
+    file.write(header)
     try:
         yield written
     finally:
-        if start is not None and written.bytes <= _MOST_WAV_BYTES:
+        if start is not None:
             end = file.tell()
-            file.seek(start)
-            file.write(wav_header(first.rate, first.channels, written.bytes))
-            file.seek(end)
+            size = end - start - len(header)  # by the file: an interrupt may come between a piece and its count
+            if size <= _MOST_WAV_BYTES:
+                file.seek(start)
+                file.write(wav_header(first.rate, first.channels, size))
+                file.seek(end)
 
 
 def _can_be_mended(file: BinaryIO) -> bool:

@@ -161,7 +161,9 @@ def test_a_sound_goes_to_its_file(command: Command, speaker: Path, tmp_path: Pat
     out = tmp_path / "a.wav"
     ran = command("run", speaker, "hello", "--out", out, "--stats")
     assert (ran.code, ran.out) == (0, "")
-    assert ran.err.endswith("s in all\n")
+    times, *graphs = ran.err.splitlines()
+    assert times.endswith("s in all")
+    assert [line.split(" ")[0] for line in graphs] == ["levels", "voice"]
     with gp.load(speaker) as pipe:
         expected = np.rint(np.array(spoken(pipe.tokenize("hello")), np.float32) * 32767)
     with wave.open(str(out)) as file:
