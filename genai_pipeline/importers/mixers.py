@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from genai_pipeline.graph.onnx_file import read_outline
+from genai_pipeline.graph.signature import Port
 from genai_pipeline.importers.source_folder import SourceFolder
 
 if TYPE_CHECKING:
@@ -26,6 +27,20 @@ _PLACES: Final = frozenset(
 def row_changes(source: SourceFolder, file: str, port: str) -> list[str]:
     """Types of the nodes that change the rows of an input on their way; none where they are only put in places."""
     return sorted(_changes(read_outline(source.path / file, source.path).graph, port))
+
+
+def empty_axes(port: Port) -> tuple[int, ...] | None:
+    """Sizes of the axes of a port in front of the width that make no rows at all; None where all of them are fixed.
+
+    The axis of rows is 0 where it is open, else the one of pictures; the others are as declared, or 1.
+    """
+    lead = (port.shape or ())[:-1]
+    empty = next(
+        (axis for axis in reversed(range(len(lead))) if lead[axis] == 0 or not isinstance(lead[axis], int)), None
+    )
+    if empty is None:
+        return None
+    return tuple(0 if axis == empty else size if isinstance(size, int) else 1 for axis, size in enumerate(lead))
 
 
 def stages_without_slots(tokens: Mapping[str, int]) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from genai_pipeline.importers.config_node import ConfigNode
 from genai_pipeline.importers.genai_config.decoder import DecoderPart
 from genai_pipeline.importers.genai_config.ports import PartPorts
 from genai_pipeline.importers.genai_config.session_options import read_session
-from genai_pipeline.importers.mixers import row_changes
+from genai_pipeline.importers.mixers import empty_axes, row_changes
 from genai_pipeline.importers.report import ImportReport
 from genai_pipeline.importers.source_folder import SourceFolder
 from genai_pipeline.types import numpy_dtype
@@ -59,8 +59,8 @@ class EmbeddingPart:
     def files(self) -> Iterator[tuple[str, bytes]]:
         """The files that ``data`` names."""
         for name, port in self.rows.items():
-            lead = (0,) if len(port.shape or ()) == _RANKS[0] else (1, 0)
             stream = io.BytesIO()
+            lead = empty_axes(port) or (0,)  # refused before anything is written
             np.save(stream, np.zeros((*lead, self.width), numpy_dtype(port.dtype)), allow_pickle=False)
             yield f"{_none(name)}.npy", stream.getvalue()
 
@@ -110,6 +110,10 @@ def _width(source: SourceFolder, model: ConfigNode, file: str, rows: Mapping[str
             report.refused(
                 file, port.name, f"has {len(shape)} axes; rows of features have 2, or 3 with one for pictures"
             )
+        elif empty_axes(port) is None:
+            sizes = f"[{', '.join(str(size) or '?' for size in shape)}]"
+            why = f"is {sizes}: it cannot be given no rows, which a prompt without pictures has"
+            report.refused(file, port.name, why, "export the graph with an open axis of pictures or of rows")
         changes = row_changes(source, file, port.name)
         if changes:
             why = f"the graph changes the rows that it puts in places ({', '.join(changes)})"

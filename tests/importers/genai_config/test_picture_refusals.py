@@ -170,3 +170,16 @@ def test_pictures_beside_an_encoder_are_refused(seeing_folder: Folders, tmp_path
     folder = seeing_folder()
     folder.reconfigure(of("model.encoder.filename", "embedding.onnx"))
     assert "model.vision" in refused(folder, tmp_path / "made")
+
+
+@pytest.mark.parametrize("lead", [(1, 256), (256,)])
+def test_a_mixer_that_cannot_be_given_no_rows(seeing_folder: Folders, tmp_path: Path, lead: tuple[int, ...]) -> None:
+    folder = seeing_folder(axes=len(lead) + 1)
+    model = onnx.load(folder.path / "embedding.onnx")
+    (port,) = (port for port in model.graph.input if port.name == "image_features")
+    for dim, size in zip(port.type.tensor_type.shape.dim, lead, strict=False):
+        dim.dim_value = size
+    onnx.save(model, folder.path / "embedding.onnx")
+    sizes = ", ".join(map(str, (*lead, 4)))
+    reason = refused(folder, tmp_path / "made")["image_features"]
+    assert reason == f"is [{sizes}]: it cannot be given no rows, which a prompt without pictures has"

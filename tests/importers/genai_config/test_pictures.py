@@ -233,3 +233,34 @@ def test_the_command_takes_pictures(seeing_folder: Folders, tmp_path: Path, caps
     assert run_command(["run", made, "what?", *shown, "--max-new-tokens", str(COUNT), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["tokens"] == folder.answer(ids, seen, COUNT)
     assert run_command(["validate", made, "--run"]) == 0
+
+
+def fixed(folder: Any, *lead: int | str) -> None:
+    """Gives the port of rows other axes in front of its width."""
+    model = onnx.load(folder.path / "embedding.onnx")
+    (port,) = (port for port in model.graph.input if port.name == "image_features")
+    for dim, size in zip(port.type.tensor_type.shape.dim, lead, strict=False):
+        if isinstance(size, int):
+            dim.dim_value = size
+        else:
+            dim.dim_param = size
+    onnx.save(model, folder.path / "embedding.onnx")
+
+
+@pytest.mark.parametrize(
+    ("lead", "empty"),
+    [(("n", 256), (0, 256)), (("n", "m"), (1, 0)), ((1, "m"), (1, 0)), (("m",), (0,))],
+)
+def test_no_rows_have_the_shape_of_their_port(
+    seeing_folder: Folders, tmp_path: Path, lead: tuple[int | str, ...], empty: tuple[int, ...]
+) -> None:
+    folder, seen = seeing_folder(axes=len(lead) + 1), pictures(1)
+    fixed(folder, *lead)
+    prompts = [f"<|im_start|>user\n{SLOTS * n}what?<|im_end|>\n<|im_start|>assistant\n" for n in (0, 1)]
+    tokens = [folder.vocabulary.encode(prompt, parse_special=True) for prompt in prompts]
+    made = imported(folder, tmp_path / "made")
+    assert np.load(made / "no_images.npy").shape[:-1] == empty
+    with gp.load(made) as pipe:
+        for ids, images in zip(tokens, ([], seen), strict=True):
+            ours = pipe.generate("what?", images=images, max_new_tokens=COUNT)
+            assert list(ours.tokens) == folder.answer(ids, images, COUNT)
