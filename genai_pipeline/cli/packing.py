@@ -32,6 +32,7 @@ def pack(
 
     The archive is an uncompressed zip. Components of other packages are named in it, or taken in with --lenders.
     """
+    from genai_pipeline.checking import check_package
     from genai_pipeline.importers import archive
     from genai_pipeline.importers.pull import lending, resolve
 
@@ -39,7 +40,9 @@ def pack(
     with output.progress() as progress:
         folder = resolve(package, precision=precision, progress=progress)
         lend = lending(progress) if lenders else None
-        written = archive.pack(folder, out, lend=lend, progress=progress)
+        written = archive.pack(
+            folder, out, lend=lend, progress=progress, check=lambda path: check_package(path, lend).problems
+        )
     output.note(f"packed {folder}: {written.stat().st_size:,} bytes")
     write(f"{written}\n")
 

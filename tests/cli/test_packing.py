@@ -46,3 +46,16 @@ def test_places_that_cannot_be_written_are_no_fault_of_the_package(command: Comm
     for target in (tmp_path / "file" / "out", tmp_path / "file", tmp_path / "sound"):
         assert command("unpack", tmp_path / "a.gpack", target).code == 1
     assert command("unpack", tmp_path, tmp_path / "out").code == 1
+
+
+def test_a_package_that_validate_refuses_is_not_packed(command: Command, tmp_path: Path) -> None:
+    folder = write_package(tmp_path / "sound", "script").path
+    graph = folder / "model.onnx"
+    graph.write_bytes(graph.read_bytes()[:1000])
+    code = command("validate", folder).code
+    ran = command("pack", folder, tmp_path / "a.gpack")
+    assert (ran.code, code) == (3, 3)
+    assert "model.onnx" in ran.err
+    assert "so it is not packed" in ran.err
+    assert f"genai-pipeline validate {folder}" in ran.err
+    assert [path.name for path in tmp_path.iterdir()] == ["sound"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -13,8 +13,15 @@ from genai_pipeline.importers.archive.manifest import MANIFEST_FILE, Lender
 from genai_pipeline.metadata.load import METADATA_FILE, load_package
 from genai_pipeline.metadata.model import PackageSpec
 from genai_pipeline.metadata.paths import resolve_inside
+from genai_pipeline.problems import Problem
 
 Lend = Callable[[str], Path]
+Check = Callable[[Path], Sequence[Problem]]  # the problems of a package's folder that lie beyond its metadata
+
+
+def unchecked(_folder: Path) -> Sequence[Problem]:
+    """For callers that know their packages."""
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +32,19 @@ class Content:
     source: Path
 
 
-def read_spec(package: Path) -> PackageSpec:
-    """What the package declares. Raises PackageInvalidError with all problems, ArchiveError."""
-    spec, problems = load_package(package)
-    errors = [problem for problem in problems if problem.severity == "error"]
+def read_spec(package: Path, check: Check = unchecked) -> PackageSpec:
+    """What the package declares, if ``check`` finds no error either.
+
+    Raises PackageInvalidError with all problems, ArchiveError.
+    """
+    spec, found = load_package(package)
+    if spec is not None and all(problem.severity != "error" for problem in found):
+        found = (*found, *(problem for problem in check(package) if problem not in found))
+    errors = [problem for problem in found if problem.severity == "error"]
     if spec is None or errors:
         raise PackageInvalidError(
             f"{package} has problems, so it is not packed; first: {errors[0].message}",
-            problems,
+            found,
             hint=f"genai-pipeline validate {package}",
         )
     if spec.file.name != METADATA_FILE:
@@ -61,18 +73,19 @@ def is_carried(spec: PackageSpec, lender: str) -> bool:
     return os.path.lexists(spec.root / LENDERS / lender / METADATA_FILE)
 
 
-def contents(spec: PackageSpec, lend: Lend | None, prefix: str = "") -> Iterator[Content]:
+def contents(spec: PackageSpec, lend: Lend | None, check: Check = unchecked, prefix: str = "") -> Iterator[Content]:
     """Every file below the package's folder, hidden ones left out, sorted by path.
 
-    ``lend`` gives the folders of lenders, whose files follow (None: leave them out). Raises PackagePathError for a
-    link that leads out, ArchiveError for a linked folder.
+    ``lend`` gives the folders of lenders, which are checked, and whose files follow (None: leave them out). Raises
+    PackagePathError for a link that leads out, ArchiveError for a linked folder.
     """
     root = spec.root
     for path in sorted(_files(root)):
         yield Content(prefix + path, resolve_inside(root, path))
     for lender in lenders_of(spec, included=False) if lend is not None else ():
         if not lender.included and lend is not None:
-            yield from contents(read_spec(lend(lender.package)), lend, f"{prefix}{LENDERS}/{lender.package}/")
+            below = f"{prefix}{LENDERS}/{lender.package}/"
+            yield from contents(read_spec(lend(lender.package), check), lend, check, below)
 
 
 def _files(root: Path) -> Iterator[str]:

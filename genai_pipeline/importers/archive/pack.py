@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from genai_pipeline.errors import ArchiveError, ArchiveFileError
-from genai_pipeline.importers.archive.contents import Content, Lend, contents, lenders_of, read_spec
+from genai_pipeline.importers.archive.contents import Check, Content, Lend, contents, lenders_of, read_spec, unchecked
 from genai_pipeline.importers.archive.manifest import MANIFEST_FILE, MOST_FILES, Lender, Manifest, PackedFile
 from genai_pipeline.importers.progress import Progress, silent
 
@@ -24,18 +24,26 @@ _DAY: Final = (1980, 1, 1, 0, 0, 0)  # of every entry: the same package gives th
 _MODE: Final = 0o100644 << 16  # a regular file that everybody may read
 
 
-def pack(package: Path, target: Path | None = None, *, lend: Lend | None = None, progress: Progress = silent) -> Path:
+def pack(
+    package: Path,
+    target: Path | None = None,
+    *,
+    lend: Lend | None = None,
+    progress: Progress = silent,
+    check: Check = unchecked,
+) -> Path:
     """Write the package into one archive and return its path; ``target`` None: NAME.gpack in the current folder.
 
     ``lend`` gives the folders of packages that components are borrowed from, which then go into the archive too (None:
-    the manifest names them). The archive appears whole or not at all. Raises PackageInvalidError, PackagePathError,
+    the manifest names them). ``check`` finds problems beyond the metadata, whose errors refuse the package. The archive
+    appears whole or not at all. Raises PackageInvalidError, PackagePathError,
     ArchiveError, and of it ArchiveFileError where ``target`` is taken or cannot be written.
     """
-    spec = read_spec(package)
+    spec = read_spec(package, check)
     target = Path(f"{spec.name}{ENDING}") if target is None else target
     if os.path.lexists(target):
         raise ArchiveFileError(f"{target} exists", hint="name another file, or remove this one first")
-    files = list(contents(spec, lend))
+    files = list(contents(spec, lend, check))
     if len(files) > MOST_FILES:
         raise ArchiveError(f"{package} has {len(files)} files; an archive holds {MOST_FILES}")
     with _whole_or_not(target) as file:
