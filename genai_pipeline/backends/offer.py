@@ -6,7 +6,7 @@ from functools import cached_property
 
 from genai_pipeline.backends.protocol import Backend
 from genai_pipeline.backends.providers import choose, default_provider, unknown_hint
-from genai_pipeline.backends.registry import AUTO, make_backend
+from genai_pipeline.backends.registry import AUTO, backend_names, make_backend
 from genai_pipeline.errors import OptionError, ProviderUnavailableError, RuntimeMissingError
 from genai_pipeline.graph.variants import Found
 from genai_pipeline.metadata.provider_names import PLUGIN, AskedProviders, label_of
@@ -60,6 +60,8 @@ class Offer:
             for entry in entries:
                 label = label_of(entry)
                 hint = "" if label.startswith(PLUGIN) else unknown_hint(label, available)
+                if label in backend_names():
+                    hint = f"it is a backend: --backend {label}"
                 if hint:
                     message = f"there is no provider '{label}'; the backend {self._backend.name} has"
                     raise ProviderUnavailableError(f"{message} {one_of(available)}", hint=hint)

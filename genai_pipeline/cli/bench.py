@@ -58,7 +58,7 @@ def bench(
     precision: Annotated[str | None, typer.Option(help="Of a known package: the variant to use.")] = None,
     threads: Annotated[int | None, typer.Option(help="Threads of the runtime.")] = None,
     context_length: Annotated[int | None, typer.Option(help="Lower the package's context to this.")] = None,
-    prefill_chunk: Annotated[int | None, typer.Option(help="Prompt tokens per prefill run.")] = None,
+    prefill_chunk: Annotated[int | None, typer.Option(help="Prompt tokens per prefill run, at least 3.")] = None,
     max_batch: Annotated[int | None, typer.Option(help="Most sequences that run at once.")] = None,
     memory: Annotated[str | None, typer.Option(help="Bound of cache memory: 2GiB, 0.5, auto.")] = None,
     no_prefix_cache: Annotated[bool, typer.Option("--no-prefix-cache", help="Compute every prompt in full.")] = False,

@@ -148,7 +148,7 @@ LOADING: Final = OptionGroup(
         ),
         "threads": option(int, help="Threads of the runtime (default: what the machine gives)."),
         "context_length": option(int, help="Lower the package's context to this."),
-        "prefill_chunk": option(int, help="Prompt tokens per prefill run."),
+        "prefill_chunk": option(int, help="Prompt tokens per prefill run, at least 3."),
         "memory": option(str, help="For caches: bytes, a size (2GiB), a share of what is free (0.5), or auto."),
         "prefix_cache": off_switch("--no-prefix-cache", "Compute what prompts share each time anew."),
         "draft": option(str, help="Guess ahead: auto (what the package says), off, lookup, or a smaller package."),

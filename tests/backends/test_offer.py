@@ -89,3 +89,9 @@ def test_threads_that_a_backend_does_not_take_are_refused_with_the_rest() -> Non
     Offer("ort", 2).require(None)
     with pytest.raises(OptionError, match="threads"):
         Offer("nxrt", 2).require(None)
+
+
+def test_a_backend_is_no_provider() -> None:
+    with pytest.raises(ProviderUnavailableError) as found:
+        Offer("ort").require(read_providers("providers", "nxrt"))
+    assert found.value.hint == "it is a backend: --backend nxrt"
