@@ -18,7 +18,6 @@ _DROPPED = {
     "schema_version": "the version of the document",
     "required_capabilities": _WHY,
     "kv_cache": "the graphs say the type of their state",
-    "model": "the graphs say what they are; its context is limits.context_length",
     "pipeline.workflow.manifest": _WHY,
     "pipeline.workflow.inputs": "a request gives the prompt and options of generation by their own names",
     "pipeline.workflow.outputs": "outputs.text",
@@ -78,9 +77,9 @@ def _bound(workflow: ConfigNode) -> int | None:
 
 
 def report_keys(document: Document, report: ImportReport, mapped: Mapping[str, str]) -> None:
-    """One row for each key of the document, ``mapped`` ones first; one that nothing knows may change the answer."""
+    """One row for each key but ``model``, ``mapped`` ones first; one that nothing knows may change the answer."""
     root = document.root
-    paths = [root.at(key) for key in root.keys if key != "pipeline"]
+    paths = [root.at(key) for key in root.keys if key not in ("pipeline", "model")]
     pipeline = root.mapping("pipeline")
     paths += [f"pipeline.{key}" for key in pipeline.keys if key != "workflow"]
     paths += [f"pipeline.workflow.{key}" for key in pipeline.mapping("workflow").keys]

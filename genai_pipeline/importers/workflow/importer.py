@@ -36,6 +36,7 @@ from genai_pipeline.importers.workflow.document import DOCUMENT, Document, read_
 from genai_pipeline.importers.workflow.facts import package_facts, report_keys, sampling_defaults
 from genai_pipeline.importers.workflow.kernels import check_kernels
 from genai_pipeline.importers.workflow.kinds import find_media, mapped_keys, with_profiles
+from genai_pipeline.importers.workflow.model_keys import report_model
 from genai_pipeline.importers.workflow.older import check_pipeline, state_pairs
 from genai_pipeline.importers.workflow.policies import check_policies, is_policy, readers_of_requests, samplers_of
 from genai_pipeline.importers.workflow.steps import Program, read_program
@@ -86,6 +87,7 @@ def import_workflow(
     except GraphFileError as error:
         raise ImportModelError(error.message, hint=error.hint) from error
     report_keys(document, report, mapped_keys(document, media, report))
+    report_model(document, parts, report)
     files: Mapping[str, Any] = {}  # that the metadata needs
     if media is not None:
         text, files = media.written(title, folder, document, texts, report)

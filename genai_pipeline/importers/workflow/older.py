@@ -26,8 +26,10 @@ def state_pairs(document: Document, program: Program, component: str) -> dict[st
     found: dict[str, str] = {}
     for where, keys in ((io, _PAIRS), (io.mapping("static_cache"), _STATIC)):
         for inputs, outputs in keys:
-            found |= dict(zip(_texts(where, inputs), _texts(where, outputs), strict=False))
+            found |= dict(zip(port_names(where, inputs), port_names(where, outputs), strict=False))
     pairs = io.get("state_pairs")
+    if pairs is not None:
+        pairs.checked(isinstance(pairs.value, list), "a list of pairs of ports")
     found |= {pair.text("input"): pair.text("output") for pair in (pairs.items() if pairs is not None else ())}
     return found
 
@@ -100,6 +102,14 @@ def _edges(parts: Mapping[str, Part], joined: ModelParts) -> Iterator[tuple[str,
         yield f"{names[joined.embed.facts.file]}.{joined.embed.rows[0].name}", f"{decoder}.{port}"
 
 
-def _texts(io: ConfigNode, key: str) -> list[str]:
+def port_names(io: ConfigNode, key: str) -> list[str]:
+    """The ports that a list names, as texts or as mappings with a ``name``. Raises ImportModelError for others."""
     found = io.get(key)
-    return [str(item.value) for item in found.items()] if found is not None else []
+    if found is None:
+        return []
+    found.checked(isinstance(found.value, list), "a list of names of ports")
+    return [item.text("name") if isinstance(item.value, dict) else _name(item) for item in found.items()]
+
+
+def _name(item: ConfigNode) -> str:
+    return str(item.checked(isinstance(item.value, str) and item.value != "", "the name of a port").value)

@@ -209,6 +209,63 @@ def test_the_older_form_gives_its_twins_tokens(tmp_path: Path) -> None:
     assert _answers(tmp_path / "made", exported.package, temperature=0)
 
 
+def _older(folder: Path, **io: Any) -> Exported:
+    """A decoder in the older form whose ``model.io`` has more keys, or others."""
+    exported = Exported(write_package(folder, "kv", update="append"))
+    pairs = {"kv_inputs": exported.pasts, "kv_outputs": exported.presents}
+    exported.document = {"model": {"architecture": "x", "io": {"token_input": "input_ids", **pairs, **io}}}
+    (exported.path / "generation_config.json").write_text(json.dumps({"eos_token_id": list(exported.package.end_ids)}))
+    return exported
+
+
+def test_every_key_of_the_older_form_has_a_row(tmp_path: Path) -> None:
+    exported = _older(tmp_path / "source", inputs=[{"name": "input_ids"}], kv_update="append", hidden_output=None)
+    exported.document["model"] |= {"max_sequence_length": 128, "attention": {"type": "multi_head"}}
+    rows = {row.key: row for row in import_workflow(exported.write(), tmp_path / "made").rows}
+    model = exported.document["model"]
+    keys = {*(f"model.{key}" for key in model if key != "io"), *(f"model.io.{key}" for key in model["io"])}
+    assert keys <= rows.keys()
+    assert rows["model.max_sequence_length"].outcome == "mapped"
+    assert "checked" in rows["model.io.kv_inputs"].detail
+
+
+@pytest.mark.parametrize("value", [3, "past", {"a": 1}, [3], [""]])
+@pytest.mark.parametrize("key", ["kv_inputs", "inputs", "cross_kv_outputs"])
+def test_lists_of_ports_are_lists_of_names(tmp_path: Path, key: str, value: Any) -> None:
+    with pytest.raises(ImportModelError, match=rf"model\.io\.{key}.* allowed: |model\.io\.{key}.*missing"):
+        import_workflow(_older(tmp_path / "source", **{key: value}).write(), tmp_path / "made")
+
+
+@pytest.mark.parametrize(
+    ("io", "said"),
+    [
+        ({"inputs": ["input_idz"]}, r"model\.io\.inputs: names 'input_idz'.*no input"),
+        ({"token_input": "inputs"}, r"model\.io\.token_input: names 'inputs'"),
+        ({"logits_output": "input_ids"}, r"model\.io\.logits_output: names 'input_ids'.*no output"),
+        ({"kv_inputs": ["no_such"]}, r"model\.io\.kv_inputs: names 'no_such'"),
+        ({"state_pairs": [{"input": "a", "output": "b"}]}, r"model\.io\.state_pairs: names 'a'"),
+        ({"static_cache": {"write_indices_input": "w"}}, r"static_cache\.write_indices_input: names 'w'"),
+        ({"optional_inputs": {"w": {}}}, r"model\.io\.optional_inputs: names 'w'"),
+        ({"kv_inputz": []}, r"model\.io\.kv_inputz: is not mapped"),
+        ({"kv_outputs": []}, r"model\.io\.kv_inputs: has \d+ names, and model\.io\.kv_outputs 0"),
+    ],
+)
+def test_ports_that_the_graph_lacks_and_keys_that_nothing_knows_are_refused(
+    tmp_path: Path, io: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ImportRefusedError, match=said):
+        import_workflow(_older(tmp_path / "source", **io).write(), tmp_path / "made")
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_key_of_the_model_that_nothing_knows_is_refused(tmp_path: Path) -> None:
+    exported = _older(tmp_path / "source")
+    exported.document["model"]["atention"] = {}
+    with pytest.raises(ImportRefusedError, match=r"model\.atention: is not mapped") as caught:
+        import_workflow(exported.write(), tmp_path / "made")
+    assert "did you mean 'attention'" in caught.value.hint
+
+
 def _text_to_text(folder: Path, **document: Any) -> Exported:
     """An encoder and a decoder in the older form, with the edges that it writes."""
     exported = Exported(write_package(folder, "cross", update="append", captured=True))
