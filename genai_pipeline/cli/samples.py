@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from genai_pipeline.errors import MediaError, OptionError
@@ -11,30 +12,60 @@ if TYPE_CHECKING:
     from genai_pipeline.metadata.model import InputSpec, PackageSpec, ParameterSpec
 
 T = TypeVar("T")
+NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 TEXT: Final = "The quick brown glorbix."  # one word that no dictionary has
 SECONDS: Final = (2.0, 0.1)  # lengths of the sample sound, the first one that a package takes
 _RATE: Final = 16_000
 
 
-def samples(package: PackageSpec) -> Iterator[dict[str, Any]]:
-    """Inputs and parameters by name: the same once for each length of the sound, for want of a declared one."""
+def samples(package: PackageSpec, given: Mapping[str, Any] = NOTHING) -> Iterator[dict[str, Any]]:
+    """Inputs and parameters by name: the same once for each length of the sound, for want of a declared one.
+
+    What is ``given`` stays as it is, and the rest goes with it.
+    """
     for seconds in SECONDS:
         inputs = {spec.name: sample_of(spec, seconds) for spec in package.inputs.values()}
         parameters = {one.name: parameter_of(one) for one in package.parameters.values() if one.default is None}
-        yield {**inputs, **parameters}
+        yield with_marks(package, {**inputs, **parameters, **given}, given)
 
 
-def first_that_fits(package: PackageSpec, ask: Callable[[dict[str, Any]], T]) -> T:
+def first_that_fits(package: PackageSpec, ask: Callable[[dict[str, Any]], T], given: Mapping[str, Any] = NOTHING) -> T:
     """What ``ask`` gives for the first sample that it does not refuse. Raises MediaError when it refuses all."""
     missed: MediaError | None = None
-    for sample in samples(package):
+    for sample in samples(package, given):
         try:
             return ask(sample)
         except MediaError as error:
             missed = error
     assert missed is not None
     raise missed
+
+
+def with_marks(package: PackageSpec, sample: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """A sample whose prompt tells of its pictures and sounds itself, where no chat template does.
+
+    A prompt that is given stays as it is: what it does not tell of is left out where it is neither given nor required.
+    """
+    from genai_pipeline.preprocess.package_texts import is_templated, placeholder_texts
+
+    owner, named = placeholder_texts(package)
+    text = sample.get(owner) if owner is not None else None
+    if owner is None or not isinstance(text, str) or is_templated(package, owner):
+        return sample
+    for spec in (package.inputs[name] for name in named):
+        assert spec.placeholder is not None
+        told = text.count(spec.placeholder.token)
+        if owner not in given:
+            text = spec.placeholder.token * (_number(sample.get(spec.name)) - told) + text
+        elif not told and spec.name not in given and not spec.required:
+            del sample[spec.name]
+    return {**sample, owner: text}
+
+
+def _number(value: Any) -> int:
+    """How many items an input has."""
+    return len(value) if isinstance(value, list) else int(value is not None)
 
 
 def with_fitting_options(options: Mapping[str, Any], ask: Callable[[dict[str, Any]], T]) -> T:
@@ -49,10 +80,10 @@ def with_fitting_options(options: Mapping[str, Any], ask: Callable[[dict[str, An
             del rest[error.param]  # it makes no tokens, or has a say in them
 
 
-def described(spec: InputSpec) -> str:
-    """What the sample of an input is, for people to read."""
+def described(spec: InputSpec, value: Any) -> str:
+    """What ``value``, the sample of an input, is, for people to read."""
     if spec.modality == "text":
-        return f"{TEXT!r}" if spec.default is None else f"{spec.default!r} (its default)"
+        return f"{value!r} (its default)" if value == spec.default else f"{value!r}"
     if spec.modality == "image":
         return "a picture of dark bars"
     if spec.modality == "audio":

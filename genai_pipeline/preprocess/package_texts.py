@@ -14,10 +14,11 @@ from genai_pipeline.preprocess.chat import ChatTemplate
 from genai_pipeline.preprocess.items import check_count, publish
 from genai_pipeline.preprocess.placeholders import Placeholders
 from genai_pipeline.preprocess.slots import Placed
+from genai_pipeline.preprocess.template_source import find_template
 from genai_pipeline.preprocess.text_inputs import ON_DEMAND, TextInput, has_decode_loop, loop_texts
 from genai_pipeline.preprocess.text_reader import Ask, Beside, TextReader
 from genai_pipeline.preprocess.tokenizer import Tokenizer
-from genai_pipeline.problems import one_of
+from genai_pipeline.problems import Problems, one_of
 
 _NOT_PLACED: Final = Placed(())
 
@@ -33,7 +34,6 @@ class PackageTexts:
             name: ChatTemplate.load(package.root, spec, tokenizers[name], placeholder_tokens(package, name))
             for name, spec in package.tokenizers.items()
         }
-        starts, generates = loop_texts(package), has_decode_loop(package)
         self._readers: dict[str, TextReader] = {}
         for name, spec in package.inputs.items():
             if spec.modality != "text":
@@ -45,7 +45,7 @@ class PackageTexts:
                 tokenizer,
                 package.tokenizers.get(entry),
                 frozenset(field for field in ON_DEMAND if f"{name}.{field}" in read),
-                complete=name not in starts and (template is None or not generates) and _may_complete(package, entry),
+                complete=_is_complete(package, name, entry, has_template=template is not None),
             )
             inputs = [package.inputs[each] for each in named] if name == owner else []
             self._readers[name] = TextReader(package, text, template, Placeholders(inputs, tokenizer))
@@ -115,6 +115,14 @@ def placeholder_texts(package: PackageSpec) -> tuple[str | None, tuple[str, ...]
     return (main.name, named) if main is not None and named else (None, ())
 
 
+def is_templated(package: PackageSpec, name: str) -> bool:
+    """Whether a chat template is written around the prompts of a text input, and tells of its items."""
+    entry = package.inputs[name].tokenizer or DEFAULT_TOKENIZER
+    declared = package.tokenizers.get(entry)
+    found = declared is not None and find_template(package.root, declared, Problems()) is not None
+    return found and not _is_complete(package, name, entry, has_template=True)
+
+
 def placeholder_tokens(package: PackageSpec, tokenizer: str) -> dict[str, str]:
     """The placeholder's token for each modality, in prompts that a tokenizer reads."""
     owner, named = placeholder_texts(package)
@@ -122,6 +130,12 @@ def placeholder_tokens(package: PackageSpec, tokenizer: str) -> dict[str, str]:
         return {}
     placeholders = ((package.inputs[name].modality, package.inputs[name].placeholder) for name in named)
     return {modality: placeholder.token for modality, placeholder in placeholders if placeholder is not None}
+
+
+def _is_complete(package: PackageSpec, name: str, entry: str, *, has_template: bool) -> bool:
+    """Whether the post-processor's tokens belong to the texts of an input, which no template is written around."""
+    talks = has_template and has_decode_loop(package)
+    return name not in loop_texts(package) and not talks and _may_complete(package, entry)
 
 
 def _may_complete(package: PackageSpec, tokenizer: str) -> bool:

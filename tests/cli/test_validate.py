@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+import genai_pipeline as gp
 from genai_pipeline.cli.reports import REPORTS
-from genai_pipeline.cli.samples import parameter_of, sample_of
+from genai_pipeline.cli.samples import TEXT, parameter_of, sample_of, samples
 from genai_pipeline.metadata.model import InputSpec, ParameterSpec
 from genai_pipeline.problems import Location, Problem
 from genai_pipeline.testing import TinyPackage, write_package
@@ -118,6 +119,32 @@ def test_run_asks_the_package_something_short(command: Command, tiny: TinyPackag
     texts = [write_package(tmp_path / kind, kind).path for kind in ("kv", "embeds", "cross", "recurrent")]
     ran = command("validate", "--run", tiny.path, *packages, *texts)
     assert (ran.code, ran.out, ran.err) == (0, "", "11 packages checked, no problems\n")
+
+
+@pytest.mark.parametrize("write", [write_vlm, write_listener])
+def test_run_tells_of_media_where_no_template_does(command: Command, tmp_path: Path, write: Callable[..., Any]) -> None:
+    package = write(tmp_path / "package", edit=lambda metadata: metadata["tokenizer"].pop("chat_template"))
+    (package.path / "chat_template.jinja").unlink()
+    ran = command("validate", "--run", package)
+    assert (ran.code, ran.out) == (0, "")  # so every component was reached
+
+
+def test_a_sample_has_a_mark_for_each_item_that_its_prompt_lacks_one_for(tmp_path: Path) -> None:
+    made = write_vlm(tmp_path / "package", edit=lambda metadata: metadata["tokenizer"].pop("chat_template"))
+    (made.path / "chat_template.jinja").unlink()
+    package, _ = gp.validate(made.path)
+    assert package is not None
+
+    def prompt(**given: Any) -> tuple[str, int]:
+        sample = next(samples(package, given))
+        return sample["prompt"], len(sample.get("images", []))
+
+    assert prompt() == (f"<image>{TEXT}", 1)
+    assert prompt(images=["a.png", "b.png"]) == (f"<image><image>{TEXT}", 2)
+    assert prompt(images=[]) == (TEXT, 0)
+    assert prompt(prompt="hello") == ("hello", 0)
+    assert prompt(prompt="<image>hello") == ("<image>hello", 1)
+    assert prompt(prompt="hello", images=["a.png"]) == ("hello", 1)  # what is given is not mended
 
 
 def test_run_names_what_it_does_not_reach(command: Command, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from PIL import Image
 
 import genai_pipeline as gp
 from genai_pipeline.backends import registry
@@ -372,6 +373,21 @@ def test_the_input_is_told(command: Command, tmp_path: Path) -> None:
     report = verified(command, package.path, "ort,ort:cpu", "--prompts", tmp_path / "prompts.txt")
     assert report["inputs"] == ["prompt: hello", "prompt: user hello"]
     assert len(report["backends"][1]["requests"]) == 2
+
+
+def test_pictures_are_told_of_where_no_template_does(command: Command, tmp_path: Path) -> None:
+    package = write_vlm(tmp_path / "package", edit=lambda metadata: metadata["tokenizer"].pop("chat_template"))
+    (package.path / "chat_template.jinja").unlink()
+    (tmp_path / "prompts.txt").write_text("hello\n")
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
+    made = "prompt: made up, '<image>The quick brown glorbix.'; images: "
+    asked = [package.path, "ort,ort:cpu"]
+    assert verified(command, *asked)["inputs"] == [f"{made}made up, a picture of dark bars"]
+    (told,) = verified(command, *asked, "--image", tmp_path / "a.png")["inputs"]
+    assert told.startswith(made)
+    assert "a.png" in told
+    report = verified(command, *asked, "--prompts", tmp_path / "prompts.txt")
+    assert report["inputs"] == ["prompt: hello; images: left out"]
 
 
 def test_sides_are_read() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from genai_pipeline.cli.parity.differences import Bounds
@@ -87,7 +88,8 @@ def compare_backends(load: Load, asked: Asked) -> BackendsReport:
     with load(twins, None) as pipe:
         watcher.begin(pipe.plan)
         firsts = [_ask(pipe, request, asked.tokens) for request in asked.requests]
-        inputs = tuple(_used(pipe.plan.package, request) for request in asked.requests)
+        used = [inputs for inputs, _ in firsts]
+        inputs = tuple(map(partial(_used, pipe.plan.package), asked.requests, used))
         identity = dict(pipe.identity)
     reports = []
     for index, side in enumerate(asked.sides):
@@ -118,11 +120,7 @@ def _free(
 def _ask(pipe: Pipeline, request: Inputs, tokens: int) -> tuple[Inputs, Result]:
     """A request on the first side, and the inputs that it was made of."""
 
-    def ask(sample: dict[str, Any]) -> tuple[Inputs, Result]:
-        inputs = {**sample, **request}
-        return inputs, _run(pipe, inputs, tokens)
-
-    return first_that_fits(pipe.plan.package, ask)
+    return first_that_fits(pipe.plan.package, lambda sample: (sample, _run(pipe, sample, tokens)), request)
 
 
 def _run(pipe: Pipeline, inputs: Inputs, tokens: int) -> Result:
@@ -130,12 +128,16 @@ def _run(pipe: Pipeline, inputs: Inputs, tokens: int) -> Result:
     return with_fitting_options(options, lambda fitting: run_once(pipe, inputs, fitting))
 
 
-def _used(package: PackageSpec, request: Inputs) -> str:
-    """What a request was made of, for people to read."""
+def _used(package: PackageSpec, request: Inputs, inputs: Inputs) -> str:
+    """What a request was made of, for people to read; ``inputs``: also what was made up."""
     parts = []
     for spec in package.inputs.values():
-        given = request.get(spec.name)
-        parts.append(f"{spec.name}: {f'made up, {described(spec)}' if given is None else given}")
+        name = spec.name
+        if name in request:
+            parts.append(f"{name}: {request[name]}")
+        else:
+            made = f"made up, {described(spec, inputs[name])}" if name in inputs else "left out"
+            parts.append(f"{name}: {made}")
     return "; ".join(parts) or "nothing"
 
 
