@@ -106,6 +106,11 @@ class PartPorts:
         idle = {text: item for text, item in said.items() if not _means(text, self._signature.inputs)}
         for name in [port.name for port in self.unfed]:
             item = said.get(name)
+            named = next((other for other in idle.values() if other.path.rpartition(".")[2] == name), None)
+            if item is None and named is not None:
+                message = f"nothing feeds the graph's input '{name}'"
+                self._report.refused(named.file, named.path, message, _misnamed(named, name))
+                continue
             nominal = item.path.rpartition(".")[2] if item is not None else name
             why = _REFUSED.get(nominal, "nothing is known of what it takes")
             where = item.path if item is not None else self._part.at("filename")
@@ -145,5 +150,9 @@ def _likely(port: str, idle: Mapping[str, ConfigNode]) -> str:
     pattern = _as_pattern(port)
     found = next((text for text in idle if f"'{text}'" in nearest(pattern, idle)), None)
     if found is not None:
-        return f"{idle[found].path} is '{found}', which is no input of the graph; '{pattern}' is"
+        return _misnamed(idle[found], pattern)
     return nearest(port, LOOP_INPUTS) if port not in LOOP_INPUTS else ""
+
+
+def _misnamed(item: ConfigNode, meant: str) -> str:
+    return f"{item.path} is '{item.value}', which is no input of the graph; '{meant}' is"

@@ -8,6 +8,7 @@ from typing import Any
 from genai_pipeline.importers.config_node import ConfigNode
 from genai_pipeline.importers.report import ImportReport
 from genai_pipeline.metadata.session_keys import DEFAULT_PROVIDER, PROVIDERS, RESERVED
+from genai_pipeline.problems import nearest, one_of
 
 _DROPPED: Mapping[str, str] = {
     "intra_op_num_threads": "threads are up to who loads the package (threads=)",
@@ -70,9 +71,16 @@ def _providers(options: ConfigNode, report: ImportReport) -> dict[str, Any]:
     names: list[str] = []
     given: dict[str, Any] = {}
     listed = options.get("provider_options")
+    if listed is not None:
+        listed.checked(isinstance(listed.value, list), "a list of mappings, each with the options of a provider")
     for item in listed.items() if listed is not None else ():
-        for provider in item.items():
-            name = _name(provider.path[len(item.path) + 1 :])
+        item.checked(isinstance(item.value, dict), "a mapping from the provider's name to its options")
+        for theirs in item.keys:
+            provider = item.mapping(theirs)
+            name = _name(theirs)
+            if name not in PROVIDERS:
+                hint = nearest(theirs, PROVIDERS) or f"known are: {one_of(PROVIDERS, len(PROVIDERS))}"
+                report.refused(item.file, provider.path, f"'{theirs}' is no provider that is known", hint)
             names.append(name)
             kept = {key: value for key, value in provider.value.items() if key not in _GRAPH_CAPTURE}
             if kept and name != DEFAULT_PROVIDER:

@@ -157,6 +157,15 @@ def test_an_input_that_nothing_feeds_is_refused_by_name(genai_folder: Folders, t
         import_genai_config(folder.path, tmp_path / "made")
 
 
+def test_a_name_that_the_graph_lacks_is_refused_at_its_key(genai_folder: Folders, tmp_path: Path) -> None:
+    folder = genai_folder(edit=lambda config: config["model"]["decoder"]["inputs"].update(input_ids="inputs"))
+    said = "model.decoder.inputs.input_ids is 'inputs', which is no input of the graph; 'input_ids' is"
+    with pytest.raises(ImportRefusedError, match=r"decoder\.inputs\.input_ids: nothing feeds") as caught:
+        import_genai_config(folder.path, tmp_path / "made")
+    assert "nothing is known" not in caught.value.message
+    assert said in caught.value.hint
+
+
 def test_a_graph_without_a_mask_is_fed_none(genai_folder: Folders, tmp_path: Path) -> None:
     folder = genai_folder("table")
     report = import_genai_config(folder.path, tmp_path / "made")

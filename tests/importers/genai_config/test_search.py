@@ -132,6 +132,35 @@ def test_providers_and_configuration_entries_go_to_the_session(genai_folder: Fol
     assert {"enable_cuda_graph", "intra_op_num_threads"} <= dropped
 
 
+def _with_providers(genai_folder: Folders, value: Any) -> Path:
+    def edit(config: dict[str, Any]) -> None:
+        config["model"]["decoder"]["session_options"] = {"provider_options": value}
+
+    path: Path = genai_folder(edit=edit).path
+    return path
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("x", r'provider_options is "x"; allowed: a list'),
+        ({"cuda": {}}, r"provider_options is .*; allowed: a list"),
+        (["cuda"], r'provider_options\[0\] is "cuda"; allowed: a mapping'),
+        ([{"cuda": "fast"}], r'provider_options\[0\]\.cuda is "fast"; allowed: a mapping'),
+    ],
+)
+def test_providers_are_a_list_of_mappings(genai_folder: Folders, tmp_path: Path, value: Any, said: str) -> None:
+    with pytest.raises(ImportModelError, match=said):
+        import_genai_config(_with_providers(genai_folder, value), tmp_path / "made")
+
+
+def test_a_provider_that_nobody_knows_is_refused_with_the_nearest(genai_folder: Folders, tmp_path: Path) -> None:
+    with pytest.raises(ImportRefusedError, match=r"provider_options\[0\]\.cdua: 'cdua' is no provider") as caught:
+        import_genai_config(_with_providers(genai_folder, [{"cdua": {}}]), tmp_path / "made")
+    assert "did you mean 'cuda'" in caught.value.hint
+    assert not (tmp_path / "made").exists()
+
+
 def test_an_unknown_key_is_dropped_with_the_nearest(genai_folder: Folders, tmp_path: Path) -> None:
     report = import_genai_config(genai_folder(edit=searching(repetition_penalti=1.5)).path, tmp_path / "made")
     (row,) = [row for row in report.rows if row.key == "search.repetition_penalti"]
