@@ -190,7 +190,11 @@ def _tokenizer(texts: Texts, *, ends: bool = True) -> str:
     fields = [f"file: {file}"]
     if texts.chat_template is not None:
         fields.append(f"chat_template: {flow(texts.chat_template)}")
-    if ends and texts.eos:
+    lacking = [str(index) for index in texts.eos if index in texts.lacking]
+    if ends and lacking:
+        said = f"config.json: eos_token_id has {', '.join(lacking)}, which the vocabulary does not have"
+        fields.append(f"eos: {todo(f'{said}; the tokens that end an answer, as a list', *texts.choices)}")
+    elif ends and texts.eos:
         fields.append(f"eos: {flow(list(texts.eos))}")
     elif ends and not texts.ends_known:
         fields.append(f"eos: {todo('the tokens that end an answer, as a list', *texts.choices)}")

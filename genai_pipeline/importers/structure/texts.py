@@ -34,6 +34,7 @@ class Texts:
     chat_template: str | None = None
     ends_known: bool = False  # files that the tokenizer's reader knows say which tokens end an answer
     eos: tuple[int, ...] = ()  # from elsewhere
+    lacking: tuple[int, ...] = ()  # those of config.json that the vocabulary does not have
     start: str | None = None  # the token a decoder starts from
     context: int | None = None
     heads: int | None = None
@@ -73,11 +74,13 @@ def read_texts(folder: SourceFolder) -> Texts:
     )
     items = {config.integer(key) for key in _PLACEHOLDERS if key in config}
     text_of = {index: text for text, index in tokens.items()}
+    ends = config.integers("eos_token_id")
     return Texts(
         tokenizer=TOKENIZER if folder.has(TOKENIZER) else None,
         chat_template=templates[0] if len(templates) == 1 else None,
         ends_known=known,
-        eos=() if known else config.integers("eos_token_id"),
+        eos=() if known else ends,
+        lacking=() if known else tuple(i for i in ends if i < 0 or (text_of and i not in text_of)),
         start=None if start is None else text_of.get(start),
         context=_first(inner, *_CONTEXT) or _first(config, *_CONTEXT),
         heads=_first(inner, "num_key_value_heads"),

@@ -118,6 +118,16 @@ def test_what_only_config_files_know_is_asked_where_they_are_missing(tmp_path: P
     assert all(problem.at.line > 0 for problem in problems)
 
 
+@pytest.mark.parametrize(("ends", "named"), [(9999, "9999"), ([2, 3, -1], "-1"), ([-1, 2, 9999], "-1, 9999")])
+def test_end_tokens_that_the_vocabulary_lacks_are_asked_for(tmp_path: Path, ends: Any, named: str) -> None:
+    _without_metadata(tmp_path, "kv", update="append")
+    (tmp_path / "generation_config.json").unlink()
+    (tmp_path / "config.json").write_text(json.dumps({"max_position_embeddings": 200, "eos_token_id": ends}))
+    asked = _asked(write_draft(tmp_path, name="found"))
+    assert set(asked) == {"tokenizer.eos"}
+    assert f"config.json: eos_token_id has {named}, which the vocabulary does not have" in asked["tokenizer.eos"]
+
+
 def test_answers_in_place_of_the_questions_make_it_run(tmp_path: Path) -> None:
     package = _without_metadata(tmp_path, "kv", update="append")
     (tmp_path / "config.json").unlink()
