@@ -12,6 +12,7 @@ from genai_pipeline.graph.assembly import Assembler
 from genai_pipeline.graph.capabilities import check_capabilities
 from genai_pipeline.graph.checks import check_scopes
 from genai_pipeline.graph.component_files import ComponentFiles, read_components
+from genai_pipeline.graph.data_files import data_in_files
 from genai_pipeline.graph.edges import Component
 from genai_pipeline.graph.kv_geometry import resolve_state
 from genai_pipeline.graph.kv_given import link_given
@@ -49,7 +50,7 @@ def compile_package(
     needed = check_capabilities(root, spec, problems)
     _check_components_exist(root, spec, refused, problems)
     check_random_nodes(root, spec, files, problems)
-    check_ports(root, _with_state(spec, files, states), problems)
+    check_ports(root, _with_state(spec, files, states), problems, data_in_files(spec))
     found = sort_problems(placed(problems, spec.places))
     if problems.failed or refused:
         return None, found

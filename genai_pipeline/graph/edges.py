@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from genai_pipeline.graph.dims import Dims, End, RunSize
@@ -73,6 +73,7 @@ class Edge:
     binding: Binding
     dims: Dims
     problems: Problems
+    data: Mapping[str, Value]  # as their files have them
 
     def check(self) -> None:
         """Dtype, rank and sizes of what is bound."""
@@ -92,7 +93,7 @@ class Edge:
         read = self._read(expr)
         if read is None:
             return
-        self._check_value(read.value)
+        self._check_value(self.data.get(read.value.name, read.value))
         for value in _carried(read):
             self._check_dtype(value)
             if value.shape:
@@ -161,9 +162,13 @@ class Edge:
         if value.origin == "loop":
             self._check_loop_axis(shape[axis], wanted[index])
             self._check_loop_size(value, axis, index)
-        elif index > 0:  # batch axes are free
+        elif index > 0 or self._is_whole(value):  # batch axes are free
             source = End(_owner_of(value), _size(value, axis), f"axis {axis} of '{value.name}'")
             self.dims.equal(source, self._end(index, wanted[index]), self.binding.at)
+
+    def _is_whole(self, value: Value) -> bool:
+        """Whether a value of the package goes to a port without a batch axis: it comes as it is."""
+        return value.origin == "data" and self.port.name in self.component.spec.no_batch_axis
 
     def _check_loop_size(self, value: Value, axis: int, index: int) -> None:
         """A symbol stands for one size of the loop. A graph for the first run knows new tokens only, so the one for

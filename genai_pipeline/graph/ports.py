@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from genai_pipeline.graph.dims import Dims, End
 from genai_pipeline.graph.edges import Component, Edge, all_tokens, new_tokens
@@ -22,12 +23,18 @@ from genai_pipeline.metadata.model import Binding
 from genai_pipeline.metadata.nodes import child_path
 from genai_pipeline.problems import Location, Problems, folded, nearest, one_of
 
+NO_DATA: Mapping[str, Value] = MappingProxyType({})
 _USUAL = {"input_ids": "tokens", "seqlens_k": "last_index", "total_sequence_length": "max_length"}  # by exporters
 
 
-def check_ports(root: Scope, components: Mapping[str, Component], problems: Problems) -> None:
-    """Report everything about bindings that the graphs do not take; components that are absent are left out."""
-    checker = _Checker(components, problems)
+def check_ports(
+    root: Scope, components: Mapping[str, Component], problems: Problems, data: Mapping[str, Value] = NO_DATA
+) -> None:
+    """Report everything about bindings that the graphs do not take; components that are absent are left out.
+
+    ``data``: values by name that are known better than their declarations tell, out of their files.
+    """
+    checker = _Checker(components, problems, data)
     for component in components.values():
         checker.check_component(component)
     nodes = [node for scope in root.subtree() for node in scope.nodes]
@@ -43,9 +50,10 @@ def check_ports(root: Scope, components: Mapping[str, Component], problems: Prob
 class _Checker:
     """Walks the run stages; ``dims`` collects the sizes of the whole package."""
 
-    def __init__(self, components: Mapping[str, Component], problems: Problems) -> None:
+    def __init__(self, components: Mapping[str, Component], problems: Problems, data: Mapping[str, Value]) -> None:
         self.components = components
         self.problems = problems
+        self.data = data
         spans = any(component.spec.span is not None for component in components.values())
         self.dims = Dims(problems, spans=spans)
 
@@ -62,7 +70,7 @@ class _Checker:
                     message = f"'{name}' of {component.file} is state: the kv entry binds it"
                     self.problems.error(member.at, "port.state", message, "remove it from inputs:")
                 elif name in inputs:
-                    Edge(node, component, inputs[name], member, self.dims, self.problems).check()
+                    Edge(node, component, inputs[name], member, self.dims, self.problems, self.data).check()
                 else:
                     bound.add(self._unknown(component, name, member.at))  # one mistake, one problem
         self._check_unbound(node, component, bound)
