@@ -31,6 +31,7 @@ MAX_BYTES: Final = 1 << 20
 # What YAML does not allow in a document, and what only YAML 1.1 counts as line breaks (lines would disagree).
 _REFUSED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff\ud800-\udfff]")
 _LINE_BREAK = re.compile("\r\n|\r|\n")
+_ARCHIVE: Final = b"PK\x03\x04"  # how zip files start, which archives of packages are
 _BOM: Final = "\ufeff"
 
 _TEXT_TAGS: Final = ("!", "tag:yaml.org,2002:str")  # refused like all tags, but the value is clearly meant as text
@@ -79,6 +80,10 @@ def _read_text(path: Path, name: str, problems: Problems) -> str | None:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "its name is not valid"
         problems.error(whole, "yaml.unreadable", f"cannot be read: {reason}")
+        return None
+    if data.startswith(_ARCHIVE):
+        hint = f"genai-pipeline unpack {name} first, and name the folder that it makes"
+        problems.error(whole, "yaml.unreadable", "is an archive, not a metadata file", hint)
         return None
     if len(data) > MAX_BYTES:
         message = f"the file is larger than {MAX_BYTES} bytes"

@@ -59,3 +59,17 @@ def test_a_package_that_validate_refuses_is_not_packed(command: Command, tmp_pat
     assert "so it is not packed" in ran.err
     assert f"genai-pipeline validate {folder}" in ran.err
     assert [path.name for path in tmp_path.iterdir()] == ["sound"]
+
+
+@pytest.mark.parametrize("large", [0, 2 << 20])
+def test_an_archive_in_the_place_of_a_package_says_what_to_do(
+    command: Command, tiny: TinyPackage, tmp_path: Path, large: int
+) -> None:
+    (tiny.path / "more.bin").write_bytes(bytes(large))
+    archive = tmp_path / "a.gpack"
+    assert command("pack", tiny.path, archive).code == 0
+    for ran in (command("run", archive, "x"), command("validate", archive)):
+        assert ran.code == 3
+        assert "is an archive, not a metadata file" in ran.err + ran.out
+        assert f"genai-pipeline unpack {archive} first" in ran.err + ran.out
+        assert "UTF-8" not in ran.err + ran.out
