@@ -22,7 +22,7 @@ from genai_pipeline.engine.feeds import (
     LoopFeed,
 )
 from genai_pipeline.graph.logit_rows import LOGIT_ROWS
-from genai_pipeline.graph.plan import StagePlan
+from genai_pipeline.graph.plan import StagePlan, bound_ports
 from genai_pipeline.graph.signature import GraphSignature, Port
 from genai_pipeline.metadata.expressions import Name
 from genai_pipeline.metadata.model import Binding
@@ -44,7 +44,7 @@ class BodyStage:
         self.binding = graph.binding()
         self._feeds = {
             port: _feed(reads, binding, graph.signature.inputs[port], batched=has_rows(stage, graph, port))
-            for port, binding in port_bindings(stage)
+            for port, binding in bound_ports(stage.spec)
         }
         self._settled = settled and not graph.logit_rows
         self._members: tuple[int, ...] = ()  # of the last run
@@ -144,16 +144,6 @@ def shape_rule(signature: GraphSignature, output: str, inputs: Iterable[str]) ->
     if shape is None or any(isinstance(dim, str) and (not dim or dim not in places) for dim in shape):
         return None
     return tuple(dim if isinstance(dim, int) else places[dim] for dim in shape)
-
-
-def port_bindings(stage: StagePlan) -> Iterator[tuple[str, Binding]]:
-    """(port, binding) of every input; a family ``x.{i}`` bound to a list gives one pair per member."""
-    for port, bound in stage.spec.inputs.items():
-        if isinstance(bound, tuple):
-            for i, member in enumerate(bound):
-                yield port.replace("{i}", str(i)).replace("{layer}", str(i)), member
-        else:
-            yield port, bound
 
 
 def has_rows(stage: StagePlan, graph: LoadedGraph, port: str) -> bool:

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from genai_pipeline.backends.protocol import Binding, Buffer, LoadedGraph
-from genai_pipeline.engine.body_stage import port_bindings, shape_rule
+from genai_pipeline.engine.body_stage import shape_rule
 from genai_pipeline.engine.feeds import as_port
 from genai_pipeline.engine.outer_values import digest
 from genai_pipeline.engine.result_cache import ResultCache
 from genai_pipeline.errors import RequestError
-from genai_pipeline.graph.plan import StagePlan
+from genai_pipeline.graph.plan import StagePlan, bound_ports
 from genai_pipeline.graph.random_nodes import RANDOM_SEED
 from genai_pipeline.graph.signature import Port
 from genai_pipeline.metadata.expressions import evaluate
@@ -62,7 +62,7 @@ class JobStage:
         self._binding = graph.binding()
         self._pad = spec.pad
         self._unbatched = frozenset(spec.no_batch_axis)
-        self._ports = dict(port_bindings(stage))
+        self._ports = dict(bound_ports(stage.spec))
         outputs = [graph.signature.outputs[port] for port in stage.outputs]
         self._draws = RANDOM_SEED in graph.signature.inputs
         self._stacks = spec.batch == "stack" and not self._draws and all(port.batched for port in outputs)

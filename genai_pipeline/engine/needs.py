@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from genai_pipeline.engine.body_stage import port_bindings
-from genai_pipeline.graph.plan import ScopePlan, StagePlan, key_of
+from genai_pipeline.graph.plan import ScopePlan, StagePlan, bound_ports, key_of
 from genai_pipeline.graph.uses import STATE_PREFIX
 from genai_pipeline.metadata.expressions import names, optional_names
 from genai_pipeline.metadata.model import Binding
@@ -70,9 +69,9 @@ def _needed_bindings(stage: StagePlan) -> Iterator[Binding]:
     spec = stage.spec
     if spec.op is not None:
         optional = {port.name for port in OPERATIONS[spec.op].inputs if port.optional}
-        yield from (binding for port, binding in port_bindings(stage) if port not in optional)
+        yield from (binding for port, binding in bound_ports(stage.spec) if port not in optional)
     elif spec.run is not None:
-        yield from (binding for _, binding in port_bindings(stage))
+        yield from (binding for _, binding in bound_ports(stage.spec))
     elif spec.decode is not None:
         yield from (binding for binding in [spec.decode.prompt] if binding is not None)
     elif spec.iterate is not None:

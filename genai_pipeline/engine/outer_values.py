@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from genai_pipeline.backends.protocol import LoadedGraph
-from genai_pipeline.engine.body_stage import has_rows, port_bindings
+from genai_pipeline.engine.body_stage import has_rows
 from genai_pipeline.engine.feeds import local_key
 from genai_pipeline.engine.sequence import Outer
-from genai_pipeline.graph.plan import ScopePlan, key_of
+from genai_pipeline.graph.plan import ScopePlan, bound_ports, key_of
 from genai_pipeline.metadata.expressions import names
 
 
@@ -55,7 +55,7 @@ def _port_reads(body: ScopePlan, graphs: Mapping[str, LoadedGraph]) -> Iterator[
     for stage in body.stages:
         if stage.spec.run is None:
             continue
-        for port, binding in port_bindings(stage):
+        for port, binding in bound_ports(stage.spec):
             for name in names(binding.expr):
                 key = key_of(stage.reads, name)
                 if local_key(key, body.id) is None:

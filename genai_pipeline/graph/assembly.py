@@ -7,12 +7,10 @@ from collections.abc import Iterable, Mapping
 import networkx as nx
 
 from genai_pipeline.graph.liveness import Live
-from genai_pipeline.graph.plan import ComponentPlan, ScopePlan, StagePlan
+from genai_pipeline.graph.plan import ComponentPlan, ScopePlan, StagePlan, bound_ports
 from genai_pipeline.graph.scope import Read, Scope, StageNode
 from genai_pipeline.graph.scopes import CHOICE, stage_node
-from genai_pipeline.graph.signature import GraphSignature
 from genai_pipeline.metadata.expressions import Literal
-from genai_pipeline.metadata.model import Binding
 
 _DROPPED = ("input", "item", "stage")  # origins of values that are worth freeing
 
@@ -94,24 +92,12 @@ class Assembler:
         component = self.components.get(node.spec.run or "")
         if component is None:
             return ()
-        declared = component.spec.no_batch_axis
+        declared, inputs = component.spec.no_batch_axis, component.signature.inputs
         return tuple(
             port
-            for port, binding in port_bindings(node.spec.inputs, component.signature)
-            if port in declared or not (isinstance(binding.expr, Literal) or component.signature.inputs[port].batched)
+            for port, binding in bound_ports(node.spec)
+            if port in inputs and (port in declared or not (isinstance(binding.expr, Literal) or inputs[port].batched))
         )
-
-
-def port_bindings(
-    inputs: Mapping[str, Binding | tuple[Binding, ...]], signature: GraphSignature
-) -> Iterable[tuple[str, Binding]]:
-    """(port, binding) of every graph input that is bound; a family ``x.{i}`` bound to a list gives one each."""
-    for port, bound in inputs.items():
-        members = bound if isinstance(bound, tuple) else (bound,)
-        for index, binding in enumerate(members):
-            name = port.replace("{i}", str(index)).replace("{layer}", str(index))
-            if name in signature.inputs:
-                yield name, binding
 
 
 def _keys(reads: Iterable[Read]) -> dict[str, str]:
@@ -132,6 +118,3 @@ def _levels(
             order.add_edges_from((stage, reader) for reader in readers if reader in nodes)
     order.add_edges_from((stage, late) for late in chosen if late in nodes for stage in nodes if stage not in chosen)
     return tuple(tuple(sorted(level, key=place.__getitem__)) for level in nx.topological_generations(order))
-
-
-__all__ = ["Assembler", "port_bindings"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -91,6 +91,16 @@ class StagePlan:
     batch_key: tuple[str, ...] = ()  # input ports whose values must be equal for rows to share a run
     body: ScopePlan | None = None
     each: str | None = None  # key of the list whose items a ``for_each`` stage or group goes over
+
+
+def bound_ports(stage: StageSpec) -> Iterator[tuple[str, Binding]]:
+    """(port, binding) of every input of a stage; a family ``x.{i}`` bound to a list gives one pair per member."""
+    for port, bound in stage.inputs.items():
+        if isinstance(bound, tuple):
+            for i, member in enumerate(bound):
+                yield port.replace("{i}", str(i)).replace("{layer}", str(i)), member
+        else:
+            yield port, bound
 
 
 def key_of(reads: Mapping[str, str], name: str) -> str:
